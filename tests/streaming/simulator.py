@@ -5,6 +5,8 @@ from __future__ import annotations
 import random
 from collections.abc import Iterable, Iterator
 
+from timelapse.errors import StorageError
+
 
 class Crash(BaseException):
     """The process is gone."""
@@ -16,18 +18,36 @@ class Disk:
     def __init__(self) -> None:
         self.files: dict[str, bytes] = {}
         self.hints: dict[str, bytes] = {}
+        self.on_the_way: list[tuple[str, bytes]] = []
+        """Writes that nobody waits for any more, and that may land yet."""
 
 
 class SimulatedPlace:
     """A process's view of a disk. `crash`: how likely the process dies around a write; `trouble`: how likely an answer is
-    an error, whether the write has landed or not."""
+    an error, whether the write has landed or not; `late`: how likely such a write lands some time later, as in an object store, and how likely nothing is answered."""
 
-    def __init__(self, disk: Disk, rng: random.Random, crash: float = 0.0, trouble: float = 0.0) -> None:
-        self.disk, self.rng, self.crash, self.trouble = disk, rng, crash, trouble
+    def __init__(
+        self, disk: Disk, rng: random.Random, crash: float = 0.0, trouble: float = 0.0, late: float = 0.0
+    ) -> None:
+        self.disk, self.rng, self.crash, self.trouble, self.late = disk, rng, crash, trouble, late
         self.writes = 0
+
+    def _arrive(self) -> None:
+        """Some of what is on the way arrives; it was put if there was none."""
+        still = self.disk.on_the_way
+        self.disk.on_the_way = []
+        for name, data in still:
+            if self.rng.random() < 0.3:
+                self.disk.files.setdefault(name, data)
+            else:
+                self.disk.on_the_way.append((name, data))
 
     def create(self, name: str, data: bytes) -> None:
         self.writes += 1
+        self._arrive()
+        if self.late and self.rng.random() < self.late:
+            self.disk.on_the_way.append((name, data))
+            raise StorageError("it is on the way", code="TL935")
         if self.rng.random() < self.crash:
             raise Crash(f"before {name}")
         if self.rng.random() < self.trouble:
@@ -41,6 +61,9 @@ class SimulatedPlace:
             raise FileExistsError(17, name) if self.rng.random() < 0.3 else OSError(5, "it has landed")
 
     def read(self, name: str) -> bytes:
+        self._arrive()
+        if self.late and self.rng.random() < self.late:
+            raise StorageError("nothing is answered", code="TL935")
         if name in self.disk.hints:
             return self.disk.hints[name]
         try:

@@ -15,6 +15,7 @@ import pytest
 import timelapse as tl
 from tests.depth import deep
 from tests.streaming.simulator import Crash, Disk, SimulatedPlace
+from timelapse.errors import StorageError
 from timelapse.log.types import event_types
 from timelapse.model.fingerprint import fingerprint
 from timelapse.model.program import as_program
@@ -276,6 +277,7 @@ def drive(
     *,
     crash: float = 0.0,
     trouble: float = 0.0,
+    late: float = 0.0,
     rivals: int = 1,
     slicing: Slicing = IN_KERNEL,
 ) -> list[str]:
@@ -285,7 +287,7 @@ def drive(
     ended = False
     for _ in range(5_000):
         number = rng.randrange(rivals)
-        place: Any = SimulatedPlace(disk, rng, crash, trouble)
+        place: Any = SimulatedPlace(disk, rng, crash, trouble, late)
         try:
             head = heads[number]
             if head is None:
@@ -304,7 +306,7 @@ def drive(
                 return told
             if rng.random() < 0.1:
                 heads[number] = None
-        except (Crash, OSError) as gone:
+        except (Crash, OSError, StorageError) as gone:
             told.append(repr(gone))
             heads[number] = None
         except Overtaken:
@@ -363,5 +365,22 @@ def test_crashes_and_rivals(seed: int, program: type[tl.Program], monkeypatch: p
     drive(
         world, disk, as_program(program), rules, crash=rng.choice([0.0, 0.1, 0.3]), trouble=rng.choice([0.0, 0.2]),
         rivals=rng.randint(1, 3),
+    )  # fmt: skip
+    check(disk, world, as_program(program), rules)
+
+
+@pytest.mark.parametrize("program", [Plain, Timed])
+@pytest.mark.parametrize("seed", range(deep(40)))
+def test_a_store_whose_writes_land_later(
+    seed: int, program: type[tl.Program], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An object store: writes without an answer may land much later, also those of processes that are gone; reads may give no answer."""
+    monkeypatch.setenv("TIMELAPSE_KERNEL", "interpreted")
+    rng = random.Random(seed)
+    rules = Rules(lateness=rng.choice([0, 5]))
+    world, disk = World.of(rng, 40, 8), Disk()
+    drive(
+        world, disk, as_program(program), rules, crash=rng.choice([0.0, 0.1]), trouble=rng.choice([0.0, 0.2]),
+        late=rng.choice([0.05, 0.2]), rivals=rng.randint(1, 3),
     )  # fmt: skip
     check(disk, world, as_program(program), rules)

@@ -312,7 +312,7 @@ TL920 A run that is not whole
 Rows or states that run.json tells of are not in the run's folder, or cannot be read: files were removed, cut off or changed. Put them back, or replay again.
 
 TL930 A place that is not understood
-Logs and runs lie in folders, or in object stores: s3://bucket/folder, gs://, abfss://, hdfs://. Labels, reports, tables and cache folders lie on file systems that this machine mounts. `file:///data/log` is /data/log. Every other scheme is refused, for otherwise a folder called `http:` would be made here. So is a URL with a name and a password: keys come from the environment.
+Logs, runs and live runs lie in folders, or in object stores: s3://bucket/folder, gs://, abfss://, hdfs://. Labels, reports, tables and cache folders lie on file systems that this machine mounts. `file:///data/log` is /data/log. Every other scheme is refused, for otherwise a folder called `http:` would be made here. So is a URL with a name and a password: keys come from the environment.
 
 TL931 A file that was altered
 A run's or log's manifest has the size and checksums of every file; this one is not what was written. Restore it from a copy, or make the run or log again: what is read of it could be wrong. `timelapse verify --files` reads all files and names each one that was altered.
@@ -347,9 +347,6 @@ TL940 A directory that is no live run
 TL941 Another process was first
 One process runs a live run at a time. This one found that another has committed the epoch that it was about to commit, or writes to the same stream of sent rows. It stops; nothing of its own epoch counts, and nothing is lost: the other process reads the same rows.
 
-TL942 A place that does not answer
-Whether an epoch was committed could not be found out, for the place neither took it nor said what is there. Start again: the run goes on behind what is there.
-
 TL943 A live run of another program
 The run was begun with other code, parameters or event types. Run these, or write to another directory. Parity needs the program too: `timelapse parity OUT FILE:CLASS`.
 
@@ -361,6 +358,9 @@ A file that was read has another size or is gone, a file that is followed was cu
 
 TL946 A sink that cannot go on
 A sink holds outputs of another live run, or of a history that this run does not have (the run was restored from an older copy), or the database refuses what comes. The run itself goes on, and has all outputs in its own files. Give the sink a place of its own, or empty it: it is filled again from the first epoch.
+
+TL947 Not in an object store
+A live run in an object store cannot be fed by a streaming DataFrame: Spark's checkpoint, which belongs to the run, renames files and writes over them. Write the live run to a folder, or read the source without Spark.
 
 TL950 A snapshot of states that does not fit
 There is no snapshot in the folder, or something else, or a snapshot already; its manifest is damaged or of another format; the number of parts or the state's name does not fit. `timelapse state checkpoint RUN FOLDER` makes snapshots.

@@ -25,6 +25,7 @@ def register(app: typer.Typer) -> None:
             "timelapse live rules.py:Antispam out/live Message=app.jsonl --ts sent_at --listen 8080",
             "timelapse live rules.py:Antispam out/live Message=kafka://broker:9092/messages Friendship=push --listen 8080",
             "timelapse live rules.py:Guessing out/live 'Login=postgresql://me@db/app?table=logins&by=id'",
+            "timelapse live rules.py:Antispam s3://bucket/live Message=kafka://broker:9092/messages Friendship=in/friends --standby 5s",
             "timelapse live rules.py:Antispam out/live Message:web=in/web Message:app=in/app Friendship=in/friends --once",
         )
     )(live)
@@ -37,7 +38,7 @@ def live(
         Path,
         typer.Argument(
             metavar="OUT",
-            help="The live run's directory. One that is there is gone on with.",
+            help="The live run's directory or URL (s3://bucket/live). One that is there is gone on with.",
             show_default=False,
         ),
     ],
@@ -275,7 +276,7 @@ def live(
                 from timelapse.streaming.serve.app import Server
 
                 server = Server(run, listen, certificate=tls_cert, key=tls_key)
-                progress.note(f"{server.address}  (tokens: {out}/tokens.json)")
+                progress.note(f"{server.address}  (tokens: {run.place.local}/tokens.json)")
             _watch(run, progress)
         finally:
             if server is not None:
@@ -423,7 +424,9 @@ def _print_end(run: Live, line: Any) -> None:
 
 
 def parity(
-    out: Annotated[Path, typer.Argument(metavar="OUT", help="A live run's directory.", show_default=False)],
+    out: Annotated[
+        Path, typer.Argument(metavar="OUT", help="A live run's directory or URL.", show_default=False)
+    ],
     program: Annotated[
         str | None,
         typer.Argument(
@@ -438,7 +441,7 @@ def parity(
 ) -> None:
     """Replay a live run's journal and compare with what it has put out. Exit code 1 where something differs.
 
-    The journal is kept as a log in OUT/journal, for `timelapse replay`, `log` and `diff`. The run may go on meanwhile.
+    The journal is kept as a log in OUT/journal, for an OUT in an object store on this machine's disk, for `timelapse replay`, `log` and `diff`. The run may go on meanwhile.
     """
     import dataclasses
 

@@ -104,8 +104,11 @@ _LOGS_AND_RUNS = {
     ("derive", "out"),
     ("replay", "out"),
     ("show_log", "path"),
+    ("live", "out"),
+    ("parity", "out"),
+    ("shadow", "out"),
 }
-"""Options, besides `log`, that name the place of a log or run: it may be in an object store."""
+"""Options, besides `log`, that name the place of a log, run or live run: it may be in an object store."""
 
 
 def _with_places(command: Callable[..., Any]) -> Callable[..., Any]:

@@ -87,6 +87,16 @@ def find_run(reference: str) -> Path:
     )  # fmt: skip
 
 
+def is_live(reference: str) -> bool:
+    """Whether a live run is at a path or URL."""
+    from timelapse.streaming.format import RUN
+
+    if reference.startswith("@"):
+        return False
+    given = place_path(reference, "run")
+    return given.place.exists(RUN) if isinstance(given, RemotePath) else (given / RUN).is_file()
+
+
 def label(path: Path) -> str:
     """`@3` for a run in ./runs, else its path."""
     for number, known in numbered().items():

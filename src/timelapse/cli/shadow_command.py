@@ -27,7 +27,9 @@ def register(app: typer.Typer) -> None:
 
 def shadow(
     program: ProgramArg,
-    out: Annotated[Path, typer.Argument(metavar="OUT", help="A live run's directory.", show_default=False)],
+    out: Annotated[
+        Path, typer.Argument(metavar="OUT", help="A live run's directory or URL.", show_default=False)
+    ],
     settings: Sets = None,
     name: Annotated[
         str, typer.Option(metavar="NAME", help="What it is called, where there are several.")

@@ -52,22 +52,20 @@ def checkpoint(
     as_json: Json = False,
 ) -> None:
     """Write a run's states of one moment as Parquet files with a manifest (docs/format.md). Of a live run: those of its newest checkpoint."""
-    from timelapse.cli.places import find_run
+    from timelapse.cli.places import find_run, is_live
     from timelapse.errors import UsageError
     from timelapse.moments import read_time
     from timelapse.run import Run
     from timelapse.run.snapshot import write_snapshot
-    from timelapse.streaming.format import RUN
     from timelapse.streaming.snapshots import snapshot_of
 
-    live = Path(run)
-    if (live / RUN).is_file():
+    if is_live(run):
         if at is not None:
             raise UsageError(
                 "--at is of replays: a live run's states are those of its newest checkpoint", code="TL841",
                 hint="replay its journal: timelapse replay PROGRAM OUT/journal, then --at",
             )  # fmt: skip
-        found = snapshot_of(live, folder, parts=parts, overwrite=overwrite)
+        found = snapshot_of(run, folder, parts=parts, overwrite=overwrite)
     else:
         opened = Run.open(find_run(run))
         when = None if at is None else read_time(at)

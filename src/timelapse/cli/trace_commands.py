@@ -219,11 +219,10 @@ def _late(as_json: bool) -> LateProgress:
 
 def _open(reference: str, progress: LateProgress) -> Run:
     """A run; of a live run a replay of its journal."""
-    from timelapse.cli.places import find_run
+    from timelapse.cli.places import find_run, is_live
     from timelapse.run import Run
-    from timelapse.streaming.format import RUN
 
-    if (Path(reference) / RUN).is_file():
+    if is_live(reference):
         from timelapse.streaming.reading import Reading
 
         return Reading.open(reference).replay(spark=False, progress=progress)

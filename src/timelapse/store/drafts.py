@@ -91,8 +91,8 @@ def _nothing() -> commits.Commit:
     return commits.Commit(commits.FORMAT, commits.FORMAT_VERSION, 0, "", {}, "")
 
 
-def workplace(target: RemotePath) -> Path:
-    """Where on this machine's disk a run for a place is made, the same for every process: what one leaves, the next one finds.
+def workplace(target: RemotePath, what: str = "run") -> Path:
+    """Where on this machine's disk a run for a place is made, or `what` else belongs to it, the same for every process: what one leaves, the next one finds.
 
     Raises StorageError (TL932) where there is no room, TL938 where the folder is another user's.
     """
@@ -105,7 +105,7 @@ def workplace(target: RemotePath) -> Path:
             "the folder for unfinished runs is another user's", place=Where(str(root)), code="TL938",
             hint="name another one with TIMELAPSE_SCRATCH",
         )  # fmt: skip
-    return root / name / "run"
+    return root / name / what
 
 
 def here(folder: Path) -> Path:

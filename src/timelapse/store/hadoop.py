@@ -101,6 +101,9 @@ class HadoopPlace:
 
     def pieces(self, name: str, start: int = 0) -> Iterator[bytes]:
         at, patience = start, Patience(f"{self}/{name}")
+        if self._kind(self._path(name)) is pyarrow.fs.FileType.Directory:  # it was created
+            yield self.read(name)[start:]
+            return
         while True:
             try:
                 with self._fs().open_input_file(self._path(name)) as file:
@@ -126,6 +129,8 @@ class HadoopPlace:
             self._write(path, data)
 
         self._do(name, put)
+
+    rewrite = hint
 
     def names(self, folder: str) -> Iterator[str]:
         found = self._infos(folder, recursive=False)

@@ -125,6 +125,8 @@ class ObjectPlace:
 
         self._do(name, lambda: obstore.put(self._store, self._key(name), data))
 
+    rewrite = hint
+
     def names(self, folder: str) -> Iterator[str]:
         import obstore
 

@@ -22,6 +22,8 @@ import pyarrow as pa
 from timelapse.errors import Place, StorageError
 from timelapse.store.failures import writing
 
+DAMAGED = "TL931"
+"""The code of errors of a file that is not what was written."""
 BLOCK = 256 * 1024
 _DIGITS = 8
 
@@ -244,7 +246,7 @@ class CheckedFile:
 
 def altered(path: Path, what: str, remedy: str) -> StorageError:
     """The error for a file that is not what was written."""
-    return StorageError(f"the file was altered: {what}", place=Place(str(path)), hint=remedy, code="TL931")
+    return StorageError(f"the file was altered: {what}", place=Place(str(path)), hint=remedy, code=DAMAGED)
 
 
 @dataclass(frozen=True)

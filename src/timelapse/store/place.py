@@ -46,6 +46,9 @@ class Place(Protocol):
     def hint(self, name: str, data: bytes) -> None:
         """Write a small file over what is there. It may get lost, and nothing may depend on it."""
 
+    def rewrite(self, name: str, data: bytes) -> None:
+        """Write a small file over what is there, durably. Of two writers at once either's may stay."""
+
     def names(self, folder: str) -> Iterator[str]:
         """The names in a folder, sorted; none where it does not exist."""
 
@@ -101,6 +104,11 @@ class FolderPlace:
 
     def hint(self, name: str, data: bytes) -> None:
         write_part(self._ready(name), data)
+
+    def rewrite(self, name: str, data: bytes) -> None:
+        path = self._ready(name)
+        write_part(path, data, lasting=True)
+        sync(path.parent)
 
     def names(self, folder: str) -> Iterator[str]:
         try:
@@ -170,6 +178,8 @@ class MemoryPlace:
     def hint(self, name: str, data: bytes) -> None:
         with self._lock:
             self._held[name] = bytes(data)
+
+    rewrite = hint
 
     def names(self, folder: str) -> Iterator[str]:
         start = f"{folder}/" if folder else ""

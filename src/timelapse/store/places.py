@@ -58,12 +58,12 @@ def not_understood(place: str, what: str) -> StorageError:
         hint = f"sources are read from a path, or from {_schemes(_READ)}"
     elif scheme in OBJECTS:
         return StorageError(
-            f"a {what} cannot be at {text}: of what Timelapse writes, logs and runs alone lie in object stores", code="TL930",
+            f"a {what} cannot be at {text}: of what Timelapse writes, logs, runs and live runs alone lie in object stores", code="TL930",
             hint="give a folder or file of a file system that this machine mounts, and copy it",
         )  # fmt: skip
     else:
         hint = (
-            f"give a folder or file of a file system that this machine, and with Spark all workers, mount; logs and runs may lie at {_schemes(OBJECTS)} too"
+            f"give a folder or file of a file system that this machine, and with Spark all workers, mount; logs, runs and live runs may lie at {_schemes(OBJECTS)} too"
         )  # fmt: skip
     return StorageError(f"a {what} cannot be at {text}: {scheme}: is not understood", code="TL930", hint=hint)
 

@@ -6,16 +6,32 @@ import os
 import random
 import sys
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 
 from timelapse.errors import Place as Where
 from timelapse.errors import StorageError, UsageError
 
+AWAY = "TL935"
+"""The code of errors of a store that does not answer."""
 PATIENCE = "TIMELAPSE_PATIENCE"
 """Environment variable: for so many seconds a store that is away is asked again."""
 _SECONDS = 60.0
 _FIRST, _MOST = 0.1, 5.0
 _TELL = 1.5
 """So many seconds of waiting go untold."""
+_brief: ContextVar[float | None] = ContextVar("patience", default=None)
+
+
+@contextmanager
+def at_most(seconds: float) -> Iterator[None]:
+    """In the block a store that is away is asked again for so long at most, and nothing is printed: who calls waits by itself, and says so."""
+    before = _brief.set(seconds)
+    try:
+        yield
+    finally:
+        _brief.reset(before)
 
 
 class Patience:
@@ -38,10 +54,10 @@ class Patience:
         most = patience()
         if now - self._began >= most:
             raise StorageError(
-                f"the store does not answer, for {most:g} s: {why}", place=Where(self._what), code="TL935",
+                f"the store does not answer, for {most:g} s: {why}", place=Where(self._what), code=AWAY,
                 hint=f"when it is there again, run the same command again; {PATIENCE}=600 waits ten minutes",
             )  # fmt: skip
-        if not self._told and now - self._began >= _TELL:
+        if not self._told and _brief.get() is None and now - self._began >= _TELL:
             self._told = True
             said = f"{self._what}: the store does not answer; asking again for {most:g} s ({why})"
             print("".join(c if c.isprintable() else "?" for c in said), file=sys.stderr)
@@ -52,6 +68,9 @@ class Patience:
 
 def patience() -> float:
     """Seconds. Raises UsageError for a text that is no number."""
+    brief = _brief.get()
+    if brief is not None:
+        return brief
     given = os.environ.get(PATIENCE, "")
     if not given:
         return _SECONDS

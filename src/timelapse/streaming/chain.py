@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 
 import msgspec
 
 from timelapse.errors import Place, RunError, StorageError, TimelapseError
+from timelapse.store.waiting import at_most
 from timelapse.streaming.format import FORMAT, NEWEST, REMEDY, RUN, Epoch, LiveRun, epoch_name
 from timelapse.streaming.pack import Pack, hash_of, header
 from timelapse.streaming.place import RunPlace
 
 _PAUSES = (0.0, 0.05, 0.2, 1.0, 2.0)
 """Seconds between two attempts to put an epoch; the last one again and again."""
+_BRIEF = 1.5
+"""Seconds for which a store itself asks again: then it is said that the epoch waits."""
 
 
 class Overtaken(TimelapseError):
@@ -127,12 +129,14 @@ def put(place: RunPlace, number: int, data: bytes, wait: Callable[[str, float], 
 
     After any answer but success the place is asked what is there: the same bytes mean that it is committed; others, that
     another process was first (Overtaken); nothing, that the same bytes are put again. `wait` is called between attempts
-    with what is wrong and how many seconds to wait; it raises to give up.
+    with what is wrong and how many seconds to wait; it raises to give up. Where the place does not say what is there, the same bytes are put again
+    too: should they be there, they are found.
     """
     name, attempt = epoch_name(number), 0
     while True:
         try:
-            place.create(name, data)
+            with at_most(_BRIEF):
+                place.create(name, data)
         except (OSError, StorageError) as error:
             found = _there(place, name)
             if found is None:
@@ -144,22 +148,13 @@ def put(place: RunPlace, number: int, data: bytes, wait: Callable[[str, float], 
                     f"another process has committed epoch {number}", place=Place(f"{place}/{name}"),
                     hint="one process runs a live run at a time; this one stops, and nothing of its epoch counts",
                 ) from None  # fmt: skip
-        with suppress(OSError, StorageError):  # the end is found without it
+        with suppress(OSError, StorageError), at_most(_BRIEF):  # the end is found without it
             place.hint(NEWEST, str(number).encode())
         return
 
 
 def _there(place: RunPlace, name: str) -> bytes | None:
-    """What is there under a name; None where nothing is. Asked until there is an answer."""
-    for pause in (0.0, 0.05, 0.2, 1.0):
-        time.sleep(pause)
-        try:
-            return place.read(name)
-        except FileNotFoundError:
-            return None
-        except OSError:
-            continue
-    raise StorageError(
-        "the place does not answer whether an epoch was committed", place=Place(f"{place}/{name}"),
-        hint="start again: it goes on from what is there", code="TL942",
-    )  # fmt: skip
+    """What is there under a name; None where nothing is, or the place does not say."""
+    with suppress(OSError, StorageError), at_most(_BRIEF):
+        return place.read(name)
+    return None

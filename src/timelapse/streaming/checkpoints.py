@@ -17,6 +17,7 @@ import pyarrow as pa
 from timelapse.errors import StorageError
 from timelapse.kernels.base import PassResult
 from timelapse.model.program import Program
+from timelapse.store.parts import DAMAGED
 from timelapse.streaming.chain import epochs, newest, read_epoch
 from timelapse.streaming.format import CHECKPOINTS, REMEDY, Checkpoint, checkpoint_name
 from timelapse.streaming.pack import Pack, packed
@@ -132,6 +133,8 @@ def newest_whole(
             if counts(_read(place, name).about):
                 return load(place, name)
         except StorageError as error:
+            if error.code != DAMAGED:
+                raise
             problems.append(str(error))
     return None
 
@@ -178,7 +181,9 @@ def _whole_beside(
         if other.startswith(prefix) and not name.endswith(other):
             try:
                 pack = _read(place, f"{CHECKPOINTS}/{other}")
-            except StorageError:
+            except StorageError as error:
+                if error.code != DAMAGED:
+                    raise
                 continue
             if pack.about.whole and pack.about.hash == about.hash:
                 return f"{CHECKPOINTS}/{other}", pack

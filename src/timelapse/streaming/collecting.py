@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from timelapse.errors import StorageError
+from timelapse.store.parts import DAMAGED
 from timelapse.streaming.chain import newest, read_epoch
 from timelapse.streaming.format import CHECKPOINTS, REMEDY, Checkpoint
 from timelapse.streaming.pack import header
@@ -60,7 +61,11 @@ def _header(place: RunPlace, name: str) -> Checkpoint | None:
     """What a checkpoint says of itself; None where it cannot be read."""
     try:
         return header(f"{place}/{name}", place.pieces(name), Checkpoint, REMEDY)
-    except (StorageError, FileNotFoundError):
+    except FileNotFoundError:
+        return None
+    except StorageError as error:
+        if error.code != DAMAGED:
+            raise
         return None
 
 

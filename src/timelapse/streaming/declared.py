@@ -171,6 +171,14 @@ def refuse_other(program: Program, had: Records, now: Records) -> None:
                 )
 
 
+def another(program: Program, where: str) -> RunError:
+    """What is there is another program's."""
+    return RunError(
+        f"the live run is of another program, version or parameters than this {spec_of(program).name}", place=Place(where), code="TL943",
+        hint="run the same code and parameters, say that this is the next version with evolve=True (--evolve), or write to another directory",
+    )  # fmt: skip
+
+
 def unsafe(program: Program, what: str, hint: str) -> RunError:
     """A change of the program that is refused."""
     return RunError(

@@ -10,7 +10,7 @@ from timelapse.streaming.streams import Partition, StreamEntry
 
 FORMAT = 1
 RUN = "live.json"
-EPOCHS, CHECKPOINTS, NEWEST = "epochs", "checkpoints", "newest"
+EPOCHS, CHECKPOINTS, VERSIONS, NEWEST = "epochs", "checkpoints", "versions", "newest"
 REMEDY = "restore it from a copy; `timelapse live` goes on from the newest epoch that is whole"
 _DIGITS = 20
 

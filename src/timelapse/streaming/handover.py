@@ -24,7 +24,8 @@ from timelapse.run.parameters import params_text
 from timelapse.run.run import Run
 from timelapse.store.parts import CheckedFile
 from timelapse.streaming.format import LiveRun
-from timelapse.streaming.place import LocalPlace
+from timelapse.streaming.place import LivePlace
+from timelapse.streaming.programs import program_of
 from timelapse.streaming.stand import Seen, Stand
 from timelapse.streaming.sums import Sums
 from timelapse.streaming.window import Block
@@ -139,13 +140,11 @@ class Origin:
         return [Block.of(chunk.seq_lo, chunk.seq_hi, chunk.tables) for chunk in chunks if chunk.tables]
 
 
-def origin_of(place: LocalPlace, live: LiveRun, program: Program) -> Origin | None:
+def origin_of(place: LivePlace, live: LiveRun, program: Program) -> Origin | None:
     """The run that a live run goes on from, as the program that the live run began with reads it; None where there is none. `program`: what it is now."""
-    from timelapse.streaming.reading import program_of
-
     if live.start_from is None:
         return None
-    first = program if live.fingerprint == fingerprint(program) else program_of(place.root, live)
+    first = program if live.fingerprint == fingerprint(program) else program_of(place, live)
     return Origin(Run.open(live.start_from), first)
 
 

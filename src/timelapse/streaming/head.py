@@ -28,7 +28,7 @@ from timelapse.moments import time_text
 from timelapse.streaming import chain, checkpoints
 from timelapse.streaming.arrivals import Held, Taken, arrivals
 from timelapse.streaming.correction import Pending, Plan, Prepared, sections_of, to_correct
-from timelapse.streaming.declared import fitted, types_of, unsafe
+from timelapse.streaming.declared import another, fitted, types_of, unsafe
 from timelapse.streaming.filters import Filter, Filters
 from timelapse.streaming.format import Checkpoint, Epoch, LiveRun
 from timelapse.streaming.handover import Origin
@@ -112,7 +112,7 @@ class Head:
             begun, self._changed_at = begun_in(chain.read_epoch(self._place, self.last.last_change))
         if self._is_another(begun, self.last):
             if change is None:
-                raise self._another(Place(str(self._place)))
+                raise another(self._program, str(self._place))
             if self.last is None or self.last.complete is None:
                 raise unsafe(
                     self._program, "no row was processed yet", "begin another live run, in another directory"
@@ -124,12 +124,6 @@ class Head:
     def _is_another(self, digest: str, last: Epoch | None) -> bool:
         """Whether the program that ran at the end of an epoch, or its event types, are not this one's."""
         return digest != self._fingerprint or self._types != types_of(self._place, self.run, last)
-
-    def _another(self, place: Place) -> RunError:
-        return RunError(
-            f"the live run is of another program, version or parameters than this {type(self._program).__name__}", place=place, code="TL943",
-            hint="run the same code and parameters, say that this is the next version with evolve=True (--evolve), or write to another directory",
-        )  # fmt: skip
 
     def _change(self, change: Successor, last: Epoch) -> None:
         """Have another program go on from here: an epoch of its own, which has where that program begins."""
@@ -173,18 +167,27 @@ class Head:
         notes = [*notes, *checkpoints.noted(self._place, epoch + 1, last)]
         return [text for number, text in notes if number == stream]
 
+    _torn = False  # whether the program stands somewhere in an epoch
+
     def follow(self) -> int:
         """Take over the epochs that another process has committed since. Returns how many. Raises as opening does."""
-        before = 0 if self.last is None else self.last.number
-        newest = chain.newest(self._place)
+        if self._torn:
+            self._begin_kernel(compiled=True)
+            self._torn = False
+        before, newest = 0 if self.last is None else self.last.number, chain.newest(self._place)
         for pack in chain.epochs(self._place, before + 1, newest):
-            self._follow(pack)
+            last = self.last
+            try:
+                self._follow(pack)
+            except StorageError:  # who follows may ask again
+                self.last, self._torn = last, True
+                raise
         return newest - before
 
     def _follow(self, pack: Pack[Epoch]) -> None:
         about = pack.about
         if about.change is not None and self._is_another(about.change.fingerprint, about):
-            raise self._another(Place(pack.name))
+            raise another(self._program, pack.name)
         self._changed_at = self._changed_at if about.change is None else about.complete
         if about.correction is not None or about.change is not None:
             self.last = about
@@ -456,9 +459,8 @@ class Head:
         last = self.last
         if last is None or last.complete is None or last.begin is None:
             return None
-        return Checkpoint(
-            self.run.run, last.number, self._hash, last.complete, self._fingerprint, whole=False
-        )
+        own = self._fingerprint
+        return Checkpoint(self.run.run, last.number, self._hash, last.complete, own, whole=False)
 
     def checkpoint(self) -> str | None:
         """Write what was done to states since the last checkpoint. Returns its name; None where there is nothing to write.

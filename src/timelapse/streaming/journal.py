@@ -26,20 +26,19 @@ from timelapse.store.parts import sync, write_part
 from timelapse.streaming import chain
 from timelapse.streaming.declared import types_of
 from timelapse.streaming.format import Epoch
-from timelapse.streaming.place import LocalPlace, RunPlace
+from timelapse.streaming.place import LivePlace, RunPlace
 from timelapse.streaming.versions import Inserted, corrections, journalled
 
 FOLDER = "journal"
 
 
-def journal(out: Path, upto: int | None = None) -> tuple[Log, Epoch | None]:
+def journal(place: LivePlace, upto: int | None = None) -> tuple[Log, Epoch | None]:
     """The journal as a log, with the epochs that were committed meanwhile added to it; and the last of these.
 
     `upto`: no further than this epoch. Raises RunError, StorageError.
     """
-    place = LocalPlace(out)
     run, _ = chain.read_run(place)
-    folder = out / FOLDER
+    folder = place.local / FOLDER
     if not (folder / stored.NAME).is_file():
         _create(folder, types_of(place, run, None))
     with _turn(folder):
@@ -104,7 +103,7 @@ _PATIENCE, _LOOK = 60.0, 0.05
 
 
 def _extend(
-    folder: Path, types: tuple[EventType, ...], place: LocalPlace, begins: int, current: stored.Manifest, covered: int, last: Epoch
+    folder: Path, types: tuple[EventType, ...], place: RunPlace, begins: int, current: stored.Manifest, covered: int, last: Epoch
 ) -> None:  # fmt: skip
     """Add the epochs behind one to the log; where rows were inserted, what stands behind the first of them is written anew."""
     if current.event_types != types:
@@ -175,7 +174,7 @@ def _classes(types: tuple[EventType, ...]) -> list[type]:
 
 
 def _write(
-    folder: Path, types: tuple[EventType, ...], place: LocalPlace, first: int, last: Epoch, since: int
+    folder: Path, types: tuple[EventType, ...], place: RunPlace, first: int, last: Epoch, since: int
 ) -> list[SegmentEntry]:
     """Write the rows of epochs from `first` on, in the newest version, from the seq `since` on, as segments."""
     inserted = Inserted(types)

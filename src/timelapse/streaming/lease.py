@@ -9,6 +9,8 @@ import time
 
 import msgspec
 
+from timelapse.errors import StorageError
+from timelapse.store.waiting import at_most
 from timelapse.streaming.place import RunPlace
 
 NAME = "lease"
@@ -29,13 +31,15 @@ class Lease(msgspec.Struct, frozen=True):
 def hold(place: RunPlace, writer: str, count: int, *, ended: bool = False) -> None:
     """Say that a writer is there, or that it has ended."""
     lease = Lease(writer, socket.gethostname(), os.getpid(), count, ended)
-    place.hint(NAME, msgspec.json.encode(lease))
+    with at_most(EVERY):
+        place.hint(NAME, msgspec.json.encode(lease))
 
 
 def read(place: RunPlace) -> Lease | None:
-    """The lease; None where there is none that can be read."""
+    """The lease; None where there is none that can be read. Raises StorageError where the store is away."""
     try:
-        return msgspec.json.decode(place.read(NAME), type=Lease)
+        with at_most(EVERY):
+            return msgspec.json.decode(place.read(NAME), type=Lease)
     except (OSError, msgspec.MsgspecError):
         return None
 
@@ -49,8 +53,16 @@ class Watch:
         self._since = time.monotonic()
 
     def alive(self) -> bool:
-        """Asked again and again; False once nobody has renewed the lease for so long, or its holder has ended."""
-        found, now = read(self._place), time.monotonic()
+        """Asked again and again; False once nobody has renewed the lease for so long, or its holder has ended.
+
+        While a store is away nobody can renew it: the time in which it has to be renewed begins anew.
+        """
+        try:
+            found = read(self._place)
+        except StorageError:
+            self._since = time.monotonic()
+            return True
+        now = time.monotonic()
         if found != self._seen:
             self._seen, self._since = found, now
         if found is None:

@@ -21,7 +21,6 @@ from timelapse.model.program import Program, as_program, spec_of
 from timelapse.moments import Moment, micros
 from timelapse.progress import Progress, Silent
 from timelapse.run.run import Run
-from timelapse.store.places import absolute_path
 from timelapse.store.scratch import scratch_folder
 from timelapse.streaming import chain
 from timelapse.streaming.correction import refuse_seq
@@ -43,7 +42,7 @@ from timelapse.streaming.opening import (
     sources_of,
     streams_before,
 )
-from timelapse.streaming.place import LocalPlace
+from timelapse.streaming.place import LivePlace, live_place
 from timelapse.streaming.reading import Reading
 from timelapse.streaming.rules import Rules
 from timelapse.streaming.sinks.base import Follower, Sink
@@ -69,7 +68,7 @@ def live(
     text file that grows, a streaming DataFrame of Spark, `tl.Source(...)` with the layout of either, `tl.Push()` for rows that are sent, or {name: source} for several. The order
     of types orders rows of the same time, and then that of names.
 
-    `out` is the run's directory. Where a live run of the same program is there, this one goes on behind its last epoch.
+    `out` is the run's directory, or a URL of an object store (`s3://bucket/live`). Where a live run of the same program is there, this one goes on behind its last epoch.
 
     A row may come `lateness` after later ones of its partition; one that comes later still is late: put aside ("side"),
     counted with its place ("drop"), or put into its place after all ("correct"): the journal gets a new version, and what that changes is published as
@@ -139,7 +138,7 @@ def live(
     types = event_classes(given, streams)
     declared = event_types(types)
     wanted = None if filters is None else [read_filter(text, declared) for text in filters]
-    place = LocalPlace(absolute_path(out, "live run"))
+    place = live_place(out)
     origin = None if start_from is None else Origin(Run.of(start_from), given)
     made = sources_of(streams, place, once=once, trigger=timing.trigger)
     run, run_hash = begin_run(place, given, types, origin)
@@ -201,14 +200,14 @@ def live(
 
     for sink in sinks:
         if isinstance(sink, Callback):
-            sink.use(place.root)
+            sink.use(place)
     sources = numbered(made, streams_before(place))
     followers = [Follower(sink, place, run.run, heard_by.note) for sink in sinks]
     loop = Loop(make_head, place, given, sources, timing, heard_by, followers, types=declared)
     if wanted is not None:
         loop.keep_out(wanted)
     loop.cleanup = lambda: shutil.rmtree(folder, ignore_errors=True)
-    found = Live(place.root, given, loop)
+    found = Live(place, given, loop)
     loop.thread.start()
     return found
 
@@ -235,8 +234,8 @@ class Live(Reading):
     What it has put out is read as of its last committed epoch (`outputs`, `digest`), its states between epochs (`state`).
     """
 
-    def __init__(self, out: Path, program: Program, loop: Loop) -> None:
-        super().__init__(out, program)
+    def __init__(self, place: LivePlace, program: Program, loop: Loop) -> None:
+        super().__init__(place, program)
         self._loop = loop
         self._told = False
         weakref.finalize(self, loop.stop)

@@ -14,6 +14,7 @@ from timelapse.errors import StorageError, TimelapseError
 from timelapse.log.types import EventType
 from timelapse.model.program import Program
 from timelapse.progress import Progress
+from timelapse.store.waiting import AWAY
 from timelapse.streaming import lease
 from timelapse.streaming.checkpoints import compact
 from timelapse.streaming.collecting import collect
@@ -238,7 +239,7 @@ class Loop:
                 raise Stopped
             before = head.filters.entries
             with self.lock:
-                followed = head.follow()
+                followed = self._followed(head)
             if head.filters.entries != before:  # it is newer than what this process was started with
                 self._filters.clear()
             if followed:
@@ -247,8 +248,21 @@ class Loop:
             self._wake.wait(_FOLLOW)
             self._wake.clear()
         with self.lock:
-            head.follow()
+            while self._followed(head) is None:
+                self._stop.wait(_FOLLOW)
+                if self._stop.is_set():
+                    raise Stopped
         self._progress.note("the process that ran this live run is gone: this one takes over")
+
+    def _followed(self, head: Head) -> int | None:
+        """How many epochs of another process were taken over; None where the store is away, which is said."""
+        try:
+            return head.follow()
+        except StorageError as error:
+            if error.code != AWAY:
+                raise
+            self._tell_once(str(error))
+            return None
 
     def _hold(self, writer: str) -> None:
         """Say again and again that this process is there."""
@@ -282,6 +296,7 @@ class Loop:
             if epoch is not None:
                 self._committed(epoch, batches, epoch.end_seq - before, time.monotonic() - began)
             self._correct(head, ended=ended)
+            self._waited()
             if time.monotonic() - self._last_checkpoint > self._timing.checkpoint:
                 self._checkpoint()
             if ended:
@@ -329,7 +344,13 @@ class Loop:
         while head.rules.late == "correct":
             began = time.monotonic()
             rows = 0 if head.last is None else head.last.end_seq
-            epoch = self._corrector.step(head, self.lock, lambda: time.time_ns() // 1000, ended=ended)
+            try:
+                epoch = self._corrector.step(head, self.lock, lambda: time.time_ns() // 1000, ended=ended)
+            except StorageError as error:
+                if error.code != AWAY:
+                    raise
+                epoch = None  # its rows are in their epochs: it is made anew
+                self._wait(f"a correction is made again: {error}", 1.0)
             if epoch is not None:
                 self._committed(epoch, [], epoch.end_seq - rows, time.monotonic() - began)
             if not ended or not head.late.rows:
@@ -463,7 +484,11 @@ class Loop:
         self.health.state, self.health.problem = "waiting", what
         self._tell_once(what)
         self._stop.wait(seconds)
-        self.health.state, self.health.problem = "running", ""
+
+    def _waited(self) -> None:
+        """What waited is done."""
+        if self.health.state == "waiting":
+            self.health.state, self.health.problem, self._told = "running", "", ""
 
 
 def _rows(batches: Sequence[Batch]) -> int:

@@ -17,14 +17,14 @@ from timelapse.errors import ImpureProgram, Place, RunError, UsageError
 from timelapse.log.types import event_types, heard
 from timelapse.model.events import Event
 from timelapse.model.fingerprint import fingerprint
-from timelapse.model.kept import keep_sources
 from timelapse.model.program import Program, spec_of
 from timelapse.run.describe import source_of
 from timelapse.run.parameters import params_text
 from timelapse.streaming import chain
-from timelapse.streaming.format import EPOCHS, FORMAT, RUN, Epoch, LiveRun
+from timelapse.streaming.format import FORMAT, RUN, VERSIONS, Epoch, LiveRun
 from timelapse.streaming.handover import Origin
-from timelapse.streaming.place import LocalPlace
+from timelapse.streaming.place import LivePlace
+from timelapse.streaming.programs import keep_program
 from timelapse.streaming.sinks.base import Sink, can_retract
 from timelapse.streaming.sources.base import LiveSource
 from timelapse.streaming.sources.choose import source_of as live_source
@@ -71,14 +71,16 @@ def event_classes(program: Program, streams: Mapping[Any, Any]) -> list[type[Eve
 
 
 def begin_run(
-    place: LocalPlace, program: Program, types: list[type[Event]], origin: Origin | None
+    place: LivePlace, program: Program, types: list[type[Event]], origin: Origin | None
 ) -> tuple[LiveRun, str]:
     """The live run at a place: the one that is there, or a new one."""
-    root = place.root
-    if not (root / RUN).is_file():
-        if root.exists() and (not root.is_dir() or any(root.iterdir())):
+    if not place.exists(RUN):
+        if place.path.is_file() or set(place.names("")) - {
+            VERSIONS,
+            RUN,
+        }:  # another process may begin it at this moment
             raise RunError(
-                "there is already something at the live run's place", place=Place(str(root)), code="TL940",
+                "there is already something at the live run's place", place=Place(str(place)), code="TL940",
                 hint="give an empty or new directory, or that of a live run",
             )  # fmt: skip
         run = LiveRun(
@@ -87,25 +89,24 @@ def begin_run(
             datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
             None if origin is None else str(origin.path.absolute()), 0 if origin is None else origin.count,
         )  # fmt: skip
-        (root / EPOCHS).mkdir(parents=True, exist_ok=True)
-        keep_sources(type(program), source_of(program), root)
+        keep_program(place, program)
         with suppress(FileExistsError):  # another process has begun it at the same moment
             place.create(RUN, msgspec.json.format(msgspec.json.encode(run), indent=2))
     return chain.read_run(place)
 
 
-def newest_epoch(place: LocalPlace) -> Epoch | None:
+def newest_epoch(place: LivePlace) -> Epoch | None:
     number = chain.newest(place)
     return chain.read_epoch(place, number).about if number else None
 
 
-def streams_before(place: LocalPlace) -> list[StreamEntry]:
+def streams_before(place: LivePlace) -> list[StreamEntry]:
     last = newest_epoch(place)
     return [] if last is None else list(last.streams)
 
 
 def sources_of(
-    streams: Mapping[Any, Any], place: LocalPlace, *, once: bool, trigger: float
+    streams: Mapping[Any, Any], place: LivePlace, *, once: bool, trigger: float
 ) -> list[tuple[str, str, LiveSource]]:
     """The sources, with their types and names. Raises UsageError."""
     found: list[tuple[str, str, LiveSource]] = []

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 from timelapse.model.program import Program
@@ -15,7 +14,7 @@ from timelapse.streaming.format import Epoch
 from timelapse.streaming.handover import origin_of
 from timelapse.streaming.journal import as_live, journal
 from timelapse.streaming.kernel import lag_of
-from timelapse.streaming.place import LocalPlace
+from timelapse.streaming.place import LivePlace
 from timelapse.streaming.recovery import ANY, Recovery
 from timelapse.streaming.sums import digest_of
 
@@ -47,15 +46,15 @@ class Parity:
         return "\n".join(lines)
 
 
-def parity(out: Path, program: Program, *, spark: Any = False, upto: int | None = None) -> Parity:
+def parity(place: LivePlace, program: Program, *, spark: Any = False, upto: int | None = None) -> Parity:
     """Replay the journal up to its last epoch, or `upto`, and compare. Raises RunError, StorageError, HandlerError."""
     began = time.perf_counter()
-    log, last = journal(out, upto)
+    log, last = journal(place, upto)
     if last is None:
         return Parity(True, 0, 0, "", "", {}, 0.0)
     if last.last_change:
-        return _since_change(out, program, last, began)
-    start = chain.read_run(LocalPlace(out))[0].start_from
+        return _since_change(place, program, last, began)
+    start = chain.read_run(place)[0].start_from
     options = as_live(log, last, start, takes_out=last.quarantined > 0)
     run = replay(program, log, spark=spark, **options)
     ours = {name: row.rows for name, row in last.outputs.items()}
@@ -67,9 +66,8 @@ def parity(out: Path, program: Program, *, spark: Any = False, upto: int | None 
     )
 
 
-def _since_change(out: Path, program: Program, last: Epoch, began: float) -> Parity:
+def _since_change(place: LivePlace, program: Program, last: Epoch, began: float) -> Parity:
     """What was put out since the program changed: from where it began then, run again as Python, without any checkpoint."""
-    place = LocalPlace(out)
     run, _ = chain.read_run(place)
     recovery = Recovery(
         place,

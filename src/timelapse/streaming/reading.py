@@ -6,25 +6,22 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import msgspec
 import numpy as np
 import pyarrow as pa
 
-from timelapse.errors import Place, RunError, TimelapseError, UsageError, meant
+from timelapse.errors import Place, RunError, UsageError, meant
 from timelapse.log import Log
 from timelapse.model.events import Event, Record
-from timelapse.model.kept import load_kept
-from timelapse.model.load import load_program
 from timelapse.model.program import Program
 from timelapse.run.run import Run
-from timelapse.store.places import absolute_path
 from timelapse.streaming import chain
 from timelapse.streaming.declared import joined, put_out
 from timelapse.streaming.format import Epoch, LiveRun
 from timelapse.streaming.journal import as_live, journal
 from timelapse.streaming.pack import Pack
 from timelapse.streaming.parity import Parity, parity
-from timelapse.streaming.place import LocalPlace
+from timelapse.streaming.place import LivePlace, live_place
+from timelapse.streaming.programs import program_now
 from timelapse.streaming.sums import digest_of
 from timelapse.streaming.versions import EPOCH, net, with_seq
 
@@ -35,19 +32,19 @@ if TYPE_CHECKING:
 class Reading:
     """A live run's directory: its epochs, outputs, late rows, journal. It may be running, in this process or another."""
 
-    def __init__(self, out: Path, program: Program | None = None) -> None:
-        self.path = out
-        self._place = LocalPlace(out)
+    def __init__(self, place: LivePlace, program: Program | None = None) -> None:
+        self.path = place.path
+        self._place = place
         self._run, self._hash = chain.read_run(self._place)
         self._program = program
 
     @classmethod
     def open(cls, out: str | Path, program: Program | None = None) -> Reading:
-        """Open a live run for reading. Raises RunError (TL940)."""
-        return Reading(absolute_path(out, "live run"), program)
+        """Open a live run for reading: a folder, or a URL of an object store. Raises RunError (TL940)."""
+        return Reading(live_place(out), program)
 
     @property
-    def place(self) -> LocalPlace:
+    def place(self) -> LivePlace:
         """Where its files are."""
         return self._place
 
@@ -181,7 +178,7 @@ class Reading:
 
     def journal(self) -> Log:
         """The journal as a log, up to the last epoch."""
-        return journal(self.path)[0]
+        return journal(self._place)[0]
 
     def replay(self, **options: Any) -> Run:
         """Replay the journal: a run, to ask `why`, `state` and `diff` of. Options are those of `tl.replay`.
@@ -190,7 +187,7 @@ class Reading:
         """
         from timelapse.run import replay
 
-        log, last = journal(self.path)
+        log, last = journal(self._place)
         if last is not None and last.last_change:
             raise RunError(
                 f"the program was changed at epoch {last.last_change:,}: no replay of the whole journal gives what was put out",
@@ -211,7 +208,7 @@ class Reading:
 
     def parity(self, *, spark: Any = False) -> Parity:
         """Replay the journal and compare."""
-        return parity(self.path, self.program, spark=spark)
+        return parity(self._place, self.program, spark=spark)
 
 
 def _name(record: type[Record] | str) -> str:
@@ -224,63 +221,3 @@ def _change(table: pa.Table, epoch: int, change: int, of: pa.ChunkedArray | None
     first = [pa.array(np.full(count, epoch)), pa.array(np.full(count, change, np.int8))]
     columns = [*first, pa.array(np.full(count, epoch)) if of is None else of, *table.columns]
     return pa.table(columns, [EPOCH, "@change", "@of", *table.column_names])
-
-
-def version_folder(out: Path, digest: str) -> Path:
-    """Where the files of a later version of the program are kept."""
-    return out / "versions" / digest[:32]
-
-
-def program_now(place: LocalPlace, run: LiveRun, last: Epoch | None) -> Program:
-    """The program that runs at the end of an epoch. Raises RunError (TL943) where it cannot be found again."""
-    if last is None or not last.last_change:
-        return program_of(place.root, run)
-    change = chain.read_epoch(place, last.last_change).about.change
-    assert change is not None
-    begun = msgspec.structs.replace(
-        run,
-        program=change.program,
-        source=change.source,
-        fingerprint=change.fingerprint,
-        params=change.params,
-    )
-    return program_of(version_folder(place.root, change.fingerprint), begun)
-
-
-def program_of(out: Path, run: LiveRun) -> Program:
-    """The program of a live run, from where it was or from the files that were kept with it. `out`: where these are."""
-    import ast
-
-    from timelapse.model.fingerprint import fingerprint
-
-    if run.source is None:
-        raise RunError(
-            f"where {run.program} was defined is not known", place=Place(str(out)), code="TL943",
-            hint="give the program: Reading.open(out, program)",
-        )  # fmt: skip
-    values = {name: ast.literal_eval(text) for name, text in run.params.items()}
-    tried: list[type[Program]] = []
-    try:
-        tried.append(load_program(run.source))
-    except Exception as error:  # it may be gone, or altered so that it does not load
-        problem: Exception | None = error
-    else:
-        problem = None
-    for cls in tried:
-        try:
-            found = cls(**values)
-        except TimelapseError:  # it has other parameters now
-            continue
-        if fingerprint(found) == run.fingerprint:
-            return found
-    kept = load_kept(out, run.source)
-    if kept is not None:
-        return kept(**values)
-    if tried:
-        return tried[0](**values)
-    raise RunError(
-        f"{run.source} cannot be loaded: {problem}",
-        place=Place(str(out)),
-        code="TL943",
-        hint="give the program",
-    )

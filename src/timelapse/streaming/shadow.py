@@ -6,7 +6,6 @@ promoted the run goes on as if it had always been this version.
 
 from __future__ import annotations
 
-import shutil
 import time
 import uuid
 from collections.abc import Callable, Iterator
@@ -24,13 +23,13 @@ from timelapse.log.types import event_types, heard
 from timelapse.model.events import Record
 from timelapse.model.fingerprint import fingerprint
 from timelapse.model.program import Program, as_program, spec_of
-from timelapse.store.places import absolute_path
+from timelapse.store.parts import DAMAGED
 from timelapse.streaming import chain, checkpoints
 from timelapse.streaming.declared import Types, Unfit, grown, types_of
 from timelapse.streaming.format import REMEDY, Checkpoint, Epoch
 from timelapse.streaming.kernel import is_restorable, lag_of
 from timelapse.streaming.pack import Pack, packed
-from timelapse.streaming.place import LocalPlace
+from timelapse.streaming.place import LivePlace, live_place
 from timelapse.streaming.recovery import PutOut, Recovery
 from timelapse.streaming.running import Running
 from timelapse.streaming.stand import Stand
@@ -105,10 +104,9 @@ class Shadow:
                 f"a shadow cannot be called {name!r}", hint="letters, digits, - and _", code="TL848"
             )
         self.program = as_program(program)
-        root = absolute_path(out, "live run")
-        self.place = LocalPlace(root)
+        self.place = live_place(out)
         self.run, _ = chain.read_run(self.place)
-        self.name, self.path = name, root / FOLDER / name
+        self.name, self._own = name, self.place.below(f"{FOLDER}/{name}")
         newest = chain.newest(self.place)
         self._types = self._types_at(chain.read_epoch(self.place, newest).about if newest else None)
         if self.run.start_from is not None:
@@ -129,22 +127,26 @@ class Shadow:
         self.compared: dict[str, Compared] = {}
         """How its outputs differ from the run's so far, by record type."""
         self._fingerprint = fingerprint(self.program)
-        self._own = LocalPlace(self.path)
         self._stand = Stand()
         self.on: Running | None = None
         self.epoch = 0
         """The run's epoch up to which it goes."""
         self._saved = 0
 
+    @property
+    def path(self) -> Path:
+        """Where it is."""
+        return self.place.path / FOLDER / self.name
+
     @classmethod
-    def open(cls, out: Path, name: str, program: Program) -> Shadow:
+    def open(cls, place: LivePlace, name: str, program: Program) -> Shadow:
         """A shadow that is there. Raises RunError (TL848) where there is none, or it is of another program."""
-        if not (out / FOLDER / name).is_dir():
+        if not any(place.below(f"{FOLDER}/{name}").names("")):
             raise RunError(
-                f"there is no shadow {name}", place=Place(str(out / FOLDER)), code="TL848",
+                f"there is no shadow {name}", place=Place(f"{place}/{FOLDER}"), code="TL848",
                 hint="run one: timelapse shadow FILE:CLASS OUT",
             )  # fmt: skip
-        return cls(out, program, name)
+        return cls(str(place), program, name)
 
     # --- following ------------------------------------------------------------------------------------
 
@@ -204,7 +206,7 @@ class Shadow:
             self.compared = {name: Compared(*counts) for name, counts in about.compared.items()}
         for name in self._own.names("out"):
             if int(name.partition("-")[0]) > self.epoch:
-                (self.path / "out" / name).unlink()
+                self._own.remove([f"out/{name}"])
         self._compiled = compiled
 
     def _newest(self, last: Epoch) -> Pack[Tally] | None:
@@ -216,13 +218,15 @@ class Shadow:
             try:
                 pack = Pack(f"{self._own}/at/{name}", self._own.read(f"at/{name}"), Tally, REMEDY)
                 pack.check()
-            except StorageError:
+            except StorageError as error:
+                if error.code != DAMAGED:
+                    raise
                 continue
             about = pack.about
             if about.fingerprint != self._fingerprint:
                 raise _unfit(
                     f"the shadow {self.name} is of another program, version or parameters",
-                    f"give this one another name, or remove {self.path}",
+                    f"give this one another name, or remove {self._own}",
                 )
             as_checkpoint = Checkpoint("", about.epoch, about.hash, about.complete, "", whole=True)
             if counts(as_checkpoint) and chain.read_epoch(self.place, about.epoch).hash == about.hash:
@@ -349,7 +353,7 @@ class Shadow:
 
     def remove(self) -> None:
         """Remove all of it."""
-        shutil.rmtree(self.path, ignore_errors=True)
+        self._own.remove([one.name for one in self._own.files()])
 
 
 def _apart(live: Feed, name: str, theirs: pa.Table | None) -> tuple[int, pa.Table | None, pa.Table | None]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import uuid
 from collections.abc import Callable
 from pathlib import Path
+from typing import cast
 
 from timelapse.errors import ReplayError
 from timelapse.model.program import Program
@@ -18,7 +19,7 @@ from timelapse.store.scratch import scratch_folder
 from timelapse.streaming.format import Epoch
 from timelapse.streaming.handover import Origin
 from timelapse.streaming.journal import as_live, journal
-from timelapse.streaming.place import LocalPlace, RunPlace
+from timelapse.streaming.place import LivePlace, RunPlace
 
 SLICED_ROWS = 200_000
 """With fewer rows the open kernel goes through the journal by itself."""
@@ -31,11 +32,11 @@ def replayed(
 
     `start`: the run that live goes on from; `folder`: for the run's files. Raises as `replay` does.
     """
-    if not isinstance(place, LocalPlace) or last.begin is None or last.end_seq < SLICED_ROWS:
+    if not hasattr(place, "local") or last.begin is None or last.end_seq < SLICED_ROWS:
         return None
     if last.quarantined and has_own_times(program):
         return None
-    log, upto = journal(place.root, last.number)
+    log, upto = journal(cast(LivePlace, place), last.number)
     if upto is None or upto.number != last.number:
         return None
     aside = (

@@ -19,7 +19,7 @@ from timelapse.streaming.versions import valid
 from timelapse.tables.apply import empty
 
 
-def snapshot_of(out: Path, place: str | Path, *, parts: int = 1, overwrite: bool = False) -> Snapshot:
+def snapshot_of(out: str | Path, place: str | Path, *, parts: int = 1, overwrite: bool = False) -> Snapshot:
     """Write the states of a live run's newest checkpoint. The run may be running.
 
     Raises RunError (TL940) for a folder that is no live run, or has no checkpoint yet; as `write_snapshot` does besides.

@@ -10,7 +10,6 @@ import pyarrow as pa
 from timelapse.errors import UsageError
 from timelapse.log.types import EventType
 from timelapse.model.fingerprint import fingerprint
-from timelapse.model.kept import keep_sources
 from timelapse.model.program import Program, as_program, spec_of
 from timelapse.moments import time_text
 from timelapse.run.describe import source_of
@@ -19,8 +18,8 @@ from timelapse.streaming.declared import declared_records, differences, put_out,
 from timelapse.streaming.evolution import Migration, migrated
 from timelapse.streaming.format import Change, Correction, Epoch, LiveRun
 from timelapse.streaming.handover import Origin
-from timelapse.streaming.place import LocalPlace
-from timelapse.streaming.reading import program_now, version_folder
+from timelapse.streaming.place import LivePlace
+from timelapse.streaming.programs import keep_program, program_now
 from timelapse.streaming.recovery import ANY, Recovery
 from timelapse.streaming.reprocessing import reprocessed, start_at
 from timelapse.streaming.shadow import Shadow
@@ -29,7 +28,7 @@ from timelapse.streaming.succession import Succession, Successor
 
 
 def successor(
-    place: LocalPlace, run: LiveRun, types: Sequence[EventType], then: Sequence[EventType], given: Sequence[EventType], new: Program,
+    place: LivePlace, run: LiveRun, types: Sequence[EventType], then: Sequence[EventType], given: Sequence[EventType], new: Program,
     evolve: bool | Migration, promote: str | None, origin: Origin | None, tell: Callable[[str], None], since: int | None = None,
     quarantine: int | None = None,
 ) -> Successor | None:  # fmt: skip
@@ -91,12 +90,12 @@ def successor(
         else:
             # Asked again where the version before has committed meanwhile: then only the epochs since are missing.
             if promote not in kept:
-                kept[promote] = Shadow.open(place.root, promote, new)
+                kept[promote] = Shadow.open(place, promote, new)
             stand = kept[promote].stand(last)
             done = [f"the program changes: the shadow {promote} ({spec_of(new).name}) is promoted"]
         source = source_of(new)
         digest = fingerprint(new)
-        keep_sources(type(new), source, version_folder(place.root, digest))
+        keep_program(place, new)
         about = Change(
             spec_of(new).name,
             source,

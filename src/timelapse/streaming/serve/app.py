@@ -50,7 +50,7 @@ class Server:
                 f"--listen {listen} is reachable from other machines", code="TL810",
                 hint="give --tls-cert and --tls-key, or listen on 127.0.0.1 behind a proxy",
             )  # fmt: skip
-        self.tokens = tokens_at(run.path)
+        self.tokens = tokens_at(run.place.local)
         self._app = _App(run, Guard(self.tokens, host))
         config = uvicorn.Config(
             self._app.starlette(), host=host, port=port, log_level="warning", access_log=False, lifespan="off", ssl_certfile=certificate,

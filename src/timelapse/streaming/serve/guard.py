@@ -94,5 +94,5 @@ class Guard:
         ):
             raise Refused(
                 401,
-                f"a token for {right} is needed: Authorization: Bearer ..., from {FILE} in the run's directory",
+                f"a token for {right} is needed: Authorization: Bearer ..., from {FILE}: where that is was said at the beginning",
             )

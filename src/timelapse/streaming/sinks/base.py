@@ -14,7 +14,8 @@ from typing import Protocol
 
 import pyarrow as pa
 
-from timelapse.errors import Place, TimelapseError
+from timelapse.errors import Place, StorageError, TimelapseError
+from timelapse.store.waiting import AWAY
 from timelapse.streaming import chain
 from timelapse.streaming.declared import joined
 from timelapse.streaming.format import Epoch
@@ -100,7 +101,7 @@ class Follower:
     def _go(self) -> None:
         try:
             self._again(lambda: self.sink.open(self._run))
-            self.told(chain.newest(self._place))
+            self._again(lambda: self.told(chain.newest(self._place)))
             self._follow()
         except _Ended:
             pass
@@ -120,21 +121,26 @@ class Follower:
                     self._news.wait(1.0)
                 newest = self._newest
             packs: list[Pack[Epoch]] = []
-            rows = 0
-            for pack in chain.epochs(self._place, self.epoch + 1, min(newest, self.epoch + MOST_EPOCHS)):
-                if not can_retract(self.sink) and pack.names("retracted"):
-                    raise SinkError(
-                        f"epoch {pack.about.number:,} takes back outputs that were put out before", place=Place(self.sink.text),
-                        hint="it cannot: read the feed of additions and retractions (Live.feed)",
-                    )  # fmt: skip
-                packs.append(pack)
-                rows += sum(s.rows for name, s in pack.sections.items() if name.startswith("out/"))
-                if rows >= MOST_ROWS:
-                    break
+            self._again(lambda packs=packs, newest=newest: self._read(packs, newest))  # type: ignore[misc]
             known |= set(packs[-1].about.schemas)
             for record in sorted(known):
                 self._again(lambda record=record, packs=packs: self._put(record, packs))  # type: ignore[misc]
             self.epoch = packs[-1].about.number
+
+    def _read(self, packs: list[Pack[Epoch]], newest: int) -> None:
+        """Read what comes next. Raises SinkError where the sink cannot take it."""
+        del packs[:]
+        rows = 0
+        for pack in chain.epochs(self._place, self.epoch + 1, min(newest, self.epoch + MOST_EPOCHS)):
+            if not can_retract(self.sink) and pack.names("retracted"):
+                raise SinkError(
+                    f"epoch {pack.about.number:,} takes back outputs that were put out before", place=Place(self.sink.text),
+                    hint="it cannot: read the feed of additions and retractions (Live.feed)",
+                )  # fmt: skip
+            packs.append(pack)
+            rows += sum(s.rows for name, s in pack.sections.items() if name.startswith("out/"))
+            if rows >= MOST_ROWS:
+                break
 
     def _put(self, record: str, packs: Sequence[Pack[Epoch]]) -> None:
         """Put what a sink lacks of some epochs."""
@@ -174,15 +180,19 @@ class Follower:
             )  # fmt: skip
 
     def _again(self, do: Callable[[], None]) -> None:
-        """Do something until it is done; a sink that does not answer is asked again."""
+        """Do something until it is done; a sink or a store that does not answer is asked again."""
         attempt = 0
         while True:
             try:
                 do()
-            except (OSError, TimeoutError) as error:
+            except (OSError, TimeoutError, StorageError) as error:
+                away = isinstance(error, StorageError) and error.code == AWAY
+                if not away and not isinstance(error, OSError):
+                    raise
                 if str(error) != self._said:
                     self._said = str(error)
-                    self._tell(f"{self.sink.text} does not answer, and is asked again: {error}")
+                    said = "waits for the run's place" if away else "does not answer, and is asked again"
+                    self._tell(f"{self.sink.text} {said}: {error}")
                 if self._ending and attempt > 2:
                     raise _Ended from None
                 time.sleep(_PAUSES[min(attempt, len(_PAUSES) - 1)])

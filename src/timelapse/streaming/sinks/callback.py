@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable as Function
-from pathlib import Path
 
 import msgspec
 import pyarrow as pa
 
-from timelapse.store.parts import sync, write_part
+from timelapse.store.place import MemoryPlace, Place
 from timelapse.streaming.sinks.base import Marker
 
 
@@ -19,29 +18,31 @@ class Callback:
 
     def __init__(self, function: Function[[str, pa.Table, int], None], name: str = "callback") -> None:
         self._function, self._name = function, name
-        self._folder = Path()
+        self._place: Place = MemoryPlace()
 
-    def use(self, out: Path) -> None:
+    def use(self, place: Place) -> None:
         """Where the run is."""
-        self._folder = out / "sinks" / self._name
+        self._place = place
 
     @property
     def text(self) -> str:
         return f"the callback {self._name}"
 
     def open(self, run: str) -> None:
-        self._folder.mkdir(parents=True, exist_ok=True)
+        """Nothing is opened."""
 
     def marker(self, record: str) -> Marker | None:
         try:
-            return msgspec.json.decode((self._folder / f"{record}.json").read_bytes(), type=Marker)
+            return msgspec.json.decode(self._place.read(self._mark(record)), type=Marker)
         except FileNotFoundError:
             return None
 
     def put(self, record: str, table: pa.Table, before: Marker | None, now: Marker) -> None:
         self._function(record, table, now.epoch)
-        write_part(self._folder / f"{record}.json", msgspec.json.encode(now), lasting=True)
-        sync(self._folder)
+        self._place.rewrite(self._mark(record), msgspec.json.encode(now))
+
+    def _mark(self, record: str) -> str:
+        return f"sinks/{self._name}/{record}.json"
 
     def close(self) -> None:
         """Nothing is open."""

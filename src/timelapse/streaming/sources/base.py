@@ -17,7 +17,7 @@ from timelapse.ingest.plan import Plan
 from timelapse.ingest.source import Source
 from timelapse.log.segment import fields_table
 from timelapse.log.types import EventType
-from timelapse.streaming.place import LocalPlace
+from timelapse.streaming.place import LivePlace
 from timelapse.streaming.rows import Bad, Batch
 from timelapse.streaming.streams import I64, Partition
 
@@ -35,7 +35,7 @@ class LiveSource(Protocol):
         """Whether nothing more comes before what it gave is committed."""
         return False
 
-    def use(self, place: LocalPlace, trigger: float) -> None:
+    def use(self, place: LivePlace, trigger: float) -> None:
         """Before it starts: where the run is, and the seconds between two epochs."""
         return
 

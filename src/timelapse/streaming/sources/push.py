@@ -1,6 +1,6 @@
 """Rows that are sent: each is durable before its sender gets an answer, and counts once.
 
-What many senders send together becomes one segment: a pack in the run's own place, numbered, created exclusively and synced.
+What many senders send together becomes one segment: a pack in the run's own place, numbered, created exclusively and synced; in an object store, put if there is none.
 The loop reads segments in their order. A row's position is its number among all rows of the stream.
 """
 
@@ -9,6 +9,7 @@ from __future__ import annotations
 import queue
 import threading
 import time
+import uuid
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, replace
@@ -25,7 +26,7 @@ from timelapse.log.segment import table_of
 from timelapse.log.types import EventType
 from timelapse.model.events import Event
 from timelapse.streaming.pack import Pack, packed
-from timelapse.streaming.place import LocalPlace
+from timelapse.streaming.place import LivePlace
 from timelapse.streaming.rows import Batch
 from timelapse.streaming.sources.base import LiveSource, fields_of, line_plan
 from timelapse.streaming.streams import Partition
@@ -48,6 +49,12 @@ class _Segment(msgspec.Struct, frozen=True):
     received: int
     ids: list[tuple[str, int]] = []
     """Ids of what was sent, with the number of rows of each."""
+    writer: str = ""
+    """A random name of the process's stream: two that write the same rows are told apart."""
+
+
+class _Landed(Exception):
+    """A segment is there whose sender was told that it is not known."""
 
 
 @dataclass
@@ -77,6 +84,9 @@ class Push(LiveSource):
         self._next_write = 1
         self._rows = 0
         self._lock = threading.Lock()
+        self._writer = uuid.uuid4().hex
+        self._doubtful: list[tuple[bytes, list[tuple[str, int]], pa.Table]] = []
+        """Segments of the next number for which a store had no answer: one of them may come to be there yet."""
         self._held: dict[int, tuple[int, pa.Table]] = {}
         """Segments that were just written, and need not be read again: the number of the first row, and all."""
 
@@ -189,6 +199,13 @@ class Push(LiveSource):
                 return
 
     def _write(self, group: Sequence[_Sent]) -> None:
+        while True:
+            try:
+                return self._written(group)
+            except _Landed:  # ids of that segment are known now
+                continue
+
+    def _written(self, group: Sequence[_Sent]) -> None:
         new: list[_Sent] = []
         again: list[_Sent] = []
         here: set[str] = set()
@@ -199,6 +216,8 @@ class Push(LiveSource):
         try:
             if new:
                 self._put(new)
+        except _Landed:
+            raise
         except BaseException as error:
             if not isinstance(error, OSError | StorageError):
                 self._failure = error
@@ -215,24 +234,40 @@ class Push(LiveSource):
         table = pa.concat_tables([sent.table for sent in new])
         ids = [(sent.id, sent.table.num_rows) for sent in new if sent.id]
         about = _Segment(
-            self._stream, self._next_write, self._rows, table.num_rows, time.time_ns() // 1000, ids
+            self._stream,
+            self._next_write,
+            self._rows,
+            table.num_rows,
+            time.time_ns() // 1000,
+            ids,
+            self._writer,
         )
         data, _ = packed(about, {"rows": table})
         name = self._name(self._next_write)
         try:
             self._place.create(name, data)
         except (OSError, StorageError):  # it may have landed all the same
+            tried, self._doubtful = self._doubtful, [*self._doubtful, (data, ids, table)]
             try:
                 there = self._place.read(name)
             except FileNotFoundError:
                 there = None
             if there is None:
                 raise
+            for earlier, own_ids, rows in tried:
+                if there == earlier:
+                    self._take(rows, own_ids)
+                    raise _Landed from None
             if there != data:
                 raise SourceError(
                     "another process writes to this stream", place=Place(name), code="TL941",
                     hint="one process runs a live run at a time",
                 ) from None  # fmt: skip
+        self._take(table, ids)
+
+    def _take(self, table: pa.Table, ids: Iterable[tuple[str, int]]) -> None:
+        """The segment of the next number is there."""
+        self._doubtful = []
         with self._lock:
             self._held[self._next_write] = self._rows, table
             self._next_write += 1
@@ -249,7 +284,7 @@ class Push(LiveSource):
 
     # --- the source -----------------------------------------------------------------------------------
 
-    def use(self, place: LocalPlace, trigger: float) -> None:
+    def use(self, place: LivePlace, trigger: float) -> None:
         self._place = place
 
     def start(

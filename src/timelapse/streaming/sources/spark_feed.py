@@ -24,7 +24,7 @@ from timelapse.ingest.batches import Batch as Parsed
 from timelapse.ingest.parse import parse_table
 from timelapse.ingest.source import Source
 from timelapse.log.types import EventType
-from timelapse.streaming.place import LocalPlace
+from timelapse.streaming.place import LivePlace, LocalPlace
 from timelapse.streaming.rows import Batch
 from timelapse.streaming.sources.base import LiveSource, batch_of, table_plan
 from timelapse.streaming.streams import Partition
@@ -74,7 +74,12 @@ class SparkFeed(LiveSource):
 
     text = "a streaming DataFrame"
 
-    def use(self, place: LocalPlace, trigger: float) -> None:
+    def use(self, place: LivePlace, trigger: float) -> None:
+        if not isinstance(place, LocalPlace):
+            raise SourceError(
+                "a streaming DataFrame cannot feed a live run in an object store: Spark's checkpoint is renamed and overwritten, and belongs to the run",
+                place=Place(str(place)), code="TL947", hint="write the live run to a folder, or read the source without Spark (files, Kafka, tables)",
+            )  # fmt: skip
         self._out, self.trigger = place.root, trigger
 
     def start(
