@@ -41,7 +41,7 @@ _MODULES = {
     "report_command": ("report",),
     "features_command": ("features",),
     "trace_commands": ("why", "why-not", "state"),
-    "state_tools": ("state-checkpoint", "state-partition"),
+    "state_tools": ("state-checkpoint", "state-partition", "state-restore"),
     "check_command": ("check",),
     "explain_command": ("explain",),
     "cache_command": ("cache",),
@@ -170,7 +170,7 @@ def run(args: Sequence[str]) -> int:
     end = args.index("--") if "--" in args else len(args)
     debug = "--debug" in args[:end] or bool(os.environ.get("TIMELAPSE_DEBUG"))
     as_json = "--json" in args[:end]
-    if list(args[:1]) == ["state"] and args[1:2] and args[1] in ("checkpoint", "partition"):
+    if list(args[:1]) == ["state"] and args[1:2] and args[1] in ("checkpoint", "partition", "restore"):
         args, end = [f"state-{args[1]}", *args[2:]], end - 1
     args = [a for a in args[:end] if a != "--debug"] + list(args[end:])
     with watching_interrupts(), _stopping_spark():

@@ -1,4 +1,4 @@
-"""`state checkpoint` and `state partition`: states of one moment as Parquet files that any tool reads."""
+"""`state checkpoint` and `state partition`: states of one moment as Parquet files that any tool reads. `state restore`: a live run in another place."""
 
 from __future__ import annotations
 
@@ -30,6 +30,14 @@ def register(app: typer.Typer) -> None:
     app.command(
         "state-partition", epilog=examples("timelapse state-partition states/oct states/oct-16 --parts 16")
     )(partition)
+    app.command(
+        "state-restore",
+        epilog=examples(
+            "timelapse state-restore out/live /mnt/other/live",
+            "timelapse state-restore s3://bucket/live out/live --at 2026-10-07T12:00",
+            "timelapse state-restore out/live out/before --epoch 812",
+        ),
+    )(restore)
 
 
 def checkpoint(
@@ -93,6 +101,70 @@ def partition(
     from timelapse.run.snapshot import repartition
 
     _print(repartition(snapshot, into, parts, overwrite=overwrite), into, as_json=as_json)
+
+
+def restore(
+    live: Annotated[
+        str,
+        typer.Argument(
+            metavar="LIVE", help="A live run: a folder or a URL. It may be running.", show_default=False
+        ),
+    ],
+    into: Annotated[
+        str,
+        typer.Argument(metavar="INTO", help="Where the copy goes: a folder or a URL.", show_default=False),
+    ],
+    epoch: Annotated[
+        int | None,
+        typer.Option(min=1, metavar="N", help="As it stood after this epoch; without it the newest."),
+    ] = None,
+    at: Annotated[
+        str | None,
+        typer.Option(metavar="TIME", help="As it stood before everything at that time, as far as epochs go."),
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """Copy a live run as it stood after an epoch: onto another machine or disk, or to before something went wrong. `timelapse live` goes on with the copy, with --evolve as another version of the program."""
+    from dataclasses import asdict
+
+    from timelapse.cli.console import line, print_json
+    from timelapse.cli.progress_view import progress_for
+    from timelapse.display import many, size
+    from timelapse.errors import UsageError
+    from timelapse.moments import read_time, time_text
+    from timelapse.progress.patience import looking
+    from timelapse.streaming.restoring import restore as copy
+
+    if epoch is not None and at is not None:
+        raise UsageError(
+            "give epoch= (--epoch) or at= (--at), not both", hint="each names the epoch to stop at"
+        )
+    when = None if at is None else read_time(at)
+    with progress_for(as_json) as progress, looking(progress, f"copying {live}, file by file"):
+        found = copy(live, into, epoch=epoch, at=when)
+    if as_json:
+        print_json(asdict(found))
+        return
+
+    def note(text: str) -> None:
+        line(("note: ", "yellow"), text)
+
+    moment = "" if found.complete is None else f", complete up to {time_text(found.complete)}"
+    line(
+        (f"epoch {found.epoch:,}", "bold"),
+        f"{moment}: {size(found.bytes)} in {into}, with {many(found.checkpoints, 'checkpoint', 'checkpoints')} and "
+        f"{many(found.segments, 'file', 'files')} of rows that were sent",
+    )
+    for problem in found.problems:
+        note(f"left out, the journal has what it had: {problem}")
+    if found.left:
+        note(
+            f"{many(found.left, 'later epoch was', 'later epochs were')} left out: what sources still have of them is read again. Sinks that have their outputs stop "
+            "with TL946 until they are emptied"
+        )
+    if found.start_from is not None:
+        note(f"it goes on from the run {found.start_from}, which has to be there as well")
+    line(("next: ", "dim"), f"timelapse live PROGRAM {into} ... with the sources that it had")
 
 
 def _print(found: Snapshot, folder: Path, *, as_json: bool) -> None:

@@ -315,8 +315,11 @@ class Push(LiveSource):
             number += 1
         self._remember(ids)
         self._next_write, self._rows = number, rows
-        self._thread = threading.Thread(target=self._write_all, name="timelapse-push", daemon=True)
-        self._thread.start()
+        thread = threading.Thread(target=self._write_all, name="timelapse-push", daemon=True)
+        thread.start()
+        self._thread = thread
+        if self._closed.is_set():  # before it began: who closed it has told nobody
+            self._queue.put(None)
         self._ready.set()
 
     def _read(self, number: int) -> Pack[_Segment]:
