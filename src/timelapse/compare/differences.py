@@ -30,7 +30,7 @@ from timelapse.compare.records import (
     checked_identity,
     compared,
 )
-from timelapse.compare.sides import Held
+from timelapse.compare.sides import Held, InFiles, Side
 from timelapse.errors import UsageError, meant
 from timelapse.frames.tables import rows_of
 from timelapse.run.request import Engine
@@ -231,12 +231,19 @@ def check_types(given: Iterable[str], names: Sequence[str]) -> None:
 
 def single(run: Run) -> Diff:
     """A run beside itself, without looking for differences: for what is asked of one run."""
-    records = {}
-    for name in sorted(run.counts):
-        rows = Held(run.stored(name))
-        records[name] = RecordDiff(name, _key_of(name, run, run) or BY_EVENT, (rows, rows), Found.nothing())
-    rejected = Held(run.stored_rejected())
-    return Diff(run, run, records, RecordDiff(REJECTED, BY_EVENT, (rejected, rejected), Found.nothing()))
+    chosen = choose("local", None, (run,))
+
+    def beside(name: str, identity: tuple[str, ...], *, rejected: bool = False) -> RecordDiff:
+        side: Side
+        if chosen.jobs is None:
+            side = Held(run.stored_rejected() if rejected else run.stored(name))
+        else:
+            files = rejected_of(run) if rejected else rows_of(run, name)
+            side = InFiles.of(files, files.stored)
+        return RecordDiff(name, identity, (side, side), Found.nothing(), chosen.jobs)
+
+    records = {name: beside(name, _key_of(name, run, run) or BY_EVENT) for name in sorted(run.counts)}
+    return Diff(run, run, records, beside(REJECTED, BY_EVENT, rejected=True), chosen)
 
 
 def _log_text(run: Run) -> str:

@@ -15,17 +15,30 @@ the newest items are seen cut short, so give `until` where you know better.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.compute as pc
 
+from timelapse.compare.judging import (
+    NEVER,
+    NONE,
+    Firsts,
+    Known,
+    Others,
+    Outputs,
+    Wanted,
+    add_all,
+    codes_of_texts,
+    distinct_lanes,
+    not_negative,
+)
 from timelapse.compare.labels import I64, Bools, Labels, codes_of, lanes_of
+from timelapse.compare.records import PLACE
+from timelapse.compare.tallies import F64, Tally, amount, tallies, tally
 from timelapse.errors import UsageError, meant
-from timelapse.ids import DAY, INT64_MAX
+from timelapse.ids import DAY
 from timelapse.moments import Moment, micros
 from timelapse.tables.rowhash import one_array
 
@@ -33,7 +46,6 @@ if TYPE_CHECKING:
     from timelapse.compare.differences import Diff
     from timelapse.compare.records import RecordDiff
 
-_NEVER = INT64_MAX
 _MOST = 0.95
 """Labels are complete where so many of them have come in."""
 
@@ -110,22 +122,6 @@ class Judgement:
     weight: str | None = None
 
 
-@dataclass
-class _Items:
-    """One entry per item in every array."""
-
-    known: Bools
-    right: Bools
-    put: tuple[Bools, Bools]
-    ts: I64
-    """When the item was; _NEVER where that is not known."""
-    label_ts: I64 | None
-    row: tuple[I64, I64, I64]
-    """Its row in A, in B, in the labels; -1 for none."""
-    weight: npt.NDArray[np.float64] | None = None
-    segments: dict[str, list[str]] = field(default_factory=dict)
-
-
 def judge(
     diff: Diff, labels: Any, *, record: str | None = None, segments: Sequence[str] = (), by: Sequence[str] = (),
     weight: str | None = None, items: str | None = None, until: Moment | None = None, label: str | None = None,
@@ -157,119 +153,110 @@ class _Judge:
         self._diff, self._record, self._labels = diff, record, labels
         right, said = labels.right()
         keys, full = labels.keys(record)
-        self._times = labels.times()
-        self._rows = np.flatnonzero(said & full)
+        times = labels.times()
+        rows = np.flatnonzero(said & full)
         """Rows of the labels that say something."""
-        label_lanes = tuple(lane[self._rows] for lane in lanes_of(keys, record.identity))
-        sides = [lanes_of(t, record.identity) for t in (record.a, record.b)]
-        (codes_a, codes_b, codes), count = codes_of(sides[0], sides[1], (label_lanes[0], label_lanes[1]))
-        self._elsewhere = 0
-        self._items = self._gather(codes_a, codes_b, codes, count, right[self._rows])
-        self._conflicts = _conflicts(codes, right[self._rows], count)
-        self._only_right = bool(len(self._rows)) and bool(right[self._rows].all())
-        self._place(items, keys, codes)
-
-    def _gather(self, a: I64, b: I64, codes: I64, count: int, right: Bools) -> _Items:
-        row_a, row_b, row = (np.full(count, -1, np.int64) for _ in range(3))
-        for target, source in ((row_a, a), (row_b, b)):
-            target[source[::-1]] = np.arange(len(source))[::-1]  # the first row stays
-        order = np.arange(len(codes))
-        if self._times is not None:
-            order = np.argsort(self._times[self._rows], kind="stable")
+        low, high = (lane[rows] for lane in lanes_of(keys, record.identity))
+        (codes,), count = codes_of((low, high))
+        order = np.arange(len(rows)) if times is None else np.argsort(times[rows], kind="stable")
+        row = np.zeros(count, np.int64)
         row[codes[order]] = order  # the latest label stays
-        known = row >= 0
-        ts = np.full(count, _NEVER, np.int64)
-        for rows, table in ((row_a, self._record.a), (row_b, self._record.b)):
-            there = rows >= 0
-            ts[there] = np.minimum(ts[there], np.asarray(table.column("ts"))[rows[there]])
-        said = np.zeros(count, np.bool_)
-        said[known] = right[row[known]]
-        label_ts = None
-        if self._times is not None:
-            label_ts = np.full(count, _NEVER, np.int64)
-            label_ts[known] = self._times[self._rows[row[known]]]
-        row[known] = self._rows[row[known]]
-        return _Items(known, said, (row_a >= 0, row_b >= 0), ts, label_ts, (row_a, row_b, row))
-
-    def _place(self, items: str | None, keys: pa.Table, codes: I64) -> None:
-        """When items were that neither run put out: as the log says, else as their labels say."""
-        found, log_items = self._items, None
-        if items is not None:
-            log_items = self._from_log(items, keys, codes)
-        missing = found.known & (found.ts == _NEVER)
-        self._placed = "nowhere"
-        if log_items is not None:
-            self._placed = "log"
-            found.ts[missing] = log_items[missing]
-            outside = missing & (found.ts == _NEVER)
-        elif found.label_ts is not None:
-            self._placed = "label"
-            first = _first_ts(self._diff)
-            found.ts[missing] = found.label_ts[missing]
-            outside = missing & (found.ts < first)
-        else:
-            return
-        self._elsewhere = int(outside.sum())
-        found.known &= ~outside
-        found.right &= ~outside
-
-    def _from_log(self, items: str, keys: pa.Table, codes: I64) -> I64:
-        """The time of each item's first event of a type whose field is the item's key; _NEVER for none."""
-        event, _, name = items.partition(".")
-        reader = self._diff.b.need_reader()
-        kinds = {t.name: t for t in reader.types}
-        if event not in kinds or kinds[event].field(name) is None:
-            raise _no_field(
-                f"the log has no {items}",
-                [f"{t}.{f.name}" for t, k in kinds.items() for f in k.fields],
-                items,
-            )
-        if len(self._record.identity) != 1:
-            raise UsageError(f"{items} is one field; outputs are named by several", code="TL816")
-        low, high = lanes_of(keys, self._record.identity)
-        low, high = low[self._rows], high[self._rows]
-        order = np.argsort(low, kind="stable")
-        sorted_low = low[order]
-        target = keys.schema.field(0).type
-        ts = np.full(len(self._items.known), _NEVER, np.int64)
-        ends = reader.cuts(1)
-        for chunk in reader.chunks(ends[0], ends[-1], {event: [name]}):
-            table = chunk.tables.get(event)
-            if table is None or not len(order):
-                continue
-            column = one_array(table.column(name).cast(target))
-            found = lanes_of(pa.table([column], names=["k"]), ("k",))
-            place = np.minimum(np.searchsorted(sorted_low, found[0]), len(order) - 1)
-            label = order[place]
-            same = (low[label] == found[0]) & (high[label] == found[1])
-            np.minimum.at(ts, codes[label[same]], np.asarray(table.column("ts"))[same])
-        return ts
-
-    # --- judging ----------------------------------------------------------------------------------
+        self._items = _Items(Known.of(low[row], high[row]), right[rows][row], rows[row])
+        if times is not None:
+            self._items.label_ts = times[rows[row]]
+        self._conflicts = _conflicts(codes, right[rows], count)
+        self._only_right = bool(len(rows)) and bool(right[rows].all())
+        self._outputs = Outputs(record.name, record.identity, record.sides, record.jobs)
+        self._elsewhere = 0
+        self._from = items, keys.take(pa.array(rows[row]))
 
     def judge(
         self, segments: Sequence[str], by: Sequence[str], weight: str | None, until: int | None
     ) -> Judgement:
-        items = self._items
+        items, names = self._items, self._labels.table.column_names
+        wanted = Wanted(
+            weight if weight is not None and weight not in names else None,
+            tuple(n for n in segments if n not in names),
+            tuple(by),
+        )
+        self._check(wanted)
+        items.put_out(self._outputs.known(items.known, wanted.all))
+        self._place(*self._from)
         complete = self._complete() if until is None else until
+        weights = self._weights(weight, wanted)
+        others = self._outputs.others(
+            items.known, complete, wanted, judged=self._only_right, bare=weight in names
+        )
         timely = np.ones(len(items.ts), np.bool_) if complete is None else items.ts <= complete
-        judged = timely & (items.known | self._only_right)
-        if weight is not None:
-            items.weight = self._weights(weight)
-        sides = [p & judged for p in items.put]
+        sides = [p & timely & items.there for p in items.put]
         positives = items.right & timely
+        of = (items.right, sides, positives, weights)
+
+        total = tally(*of)
+        total.add(others.total)
+        days = tallies(items.ts // DAY, (items.ts != NEVER) & timely, *of)
+        add_all(days, others.days)
+        weighed = weight is not None
         return Judgement(
             self._record.name,
-            self._scores(sides, positives),
-            self._groups(items.ts // DAY, (items.ts != _NEVER) & timely, sides, positives),
-            {name: self._by_segment(name, timely, sides, positives) for name in segments},
-            {name: (self._good(name, 0, sides[0]), self._good(name, 1, sides[1])) for name in by},
-            complete, int(items.known.sum()), self._conflicts,
-            (int((items.put[0] & timely & ~judged).sum()), int((items.put[1] & timely & ~judged).sum())),
-            (int((items.put[0] & ~timely).sum()), int((items.put[1] & ~timely).sum())),
+            _scores(total, weighed=weighed),
+            [(day, _scores(own, weighed=weighed)) for day, own in sorted(days.items())],
+            {name: self._by_segment(name, timely, of, others, weighed=weighed) for name in segments},
+            {name: (self._good(name, 0, sides[0], others), self._good(name, 1, sides[1], others)) for name in by},
+            complete, int(items.there.sum()), self._conflicts, (others.unjudged[0], others.unjudged[1]),
+            (others.late[0] + items.late(0, timely), others.late[1] + items.late(1, timely)),
             self._elsewhere, self._only_right, self._placed,
             int((positives & ~items.put[0] & ~items.put[1]).sum()), self._ignored([*segments, weight or ""]), weight,
         )  # fmt: skip
+
+    # --- items that have a label ------------------------------------------------------------------------
+
+    def _place(self, asked: str | None, keys: pa.Table) -> None:
+        """When items were that neither run put out: as the log says, else as their labels say."""
+        items = self._items
+        missing = items.ts == NEVER
+        self._placed = "nowhere"
+        if asked is not None:
+            self._placed = "log"
+            items.ts[missing] = self._from_log(asked, keys)[missing]
+            outside = missing & (items.ts == NEVER)
+        elif items.label_ts is not None:
+            self._placed = "label"
+            first = _first_ts(self._diff)
+            items.ts[missing] = items.label_ts[missing]
+            outside = missing & (items.ts < first)
+        else:
+            return
+        self._elsewhere = int(outside.sum())
+        items.there &= ~outside
+        items.right &= ~outside
+
+    def _from_log(self, asked: str, keys: pa.Table) -> I64:
+        """The time of each item's first event of a type whose field is the item's key; NEVER for none."""
+        event, _, name = asked.partition(".")
+        reader = self._diff.b.need_reader()
+        kinds = {t.name: t for t in reader.types}
+        if event not in kinds or kinds[event].field(name) is None:
+            raise _no_field(
+                f"the log has no {asked}",
+                [f"{t}.{f.name}" for t, k in kinds.items() for f in k.fields],
+                asked,
+            )
+        if len(self._record.identity) != 1:
+            raise UsageError(f"{asked} is one field; outputs are named by several", code="TL816")
+        known = Known.of(*lanes_of(keys, self._record.identity))
+        target = keys.schema.field(0).type
+        ts = np.full(len(known.order), NEVER, np.int64)
+        ends = reader.cuts(1)
+        for chunk in reader.chunks(ends[0], ends[-1], {event: [name]}):
+            table = chunk.tables.get(event)
+            if table is None or not len(ts):
+                continue
+            column = one_array(table.column(name).cast(target))
+            codes = known.codes(*lanes_of(pa.table([column], names=["k"]), ("k",)))
+            there = codes >= 0
+            np.minimum.at(ts, codes[there], np.asarray(table.column("ts"))[there])
+        return ts
 
     def _ignored(self, asked: Sequence[str]) -> tuple[str, ...]:
         labels = self._labels
@@ -278,117 +265,97 @@ class _Judge:
 
     def _complete(self) -> int | None:
         items = self._items
-        if items.label_ts is None or not items.known.any():
+        if items.label_ts is None or not items.there.any():
             return None
-        last = int(items.label_ts[items.known].max())
-        there = (
-            items.known & (items.ts != _NEVER) & (items.put[0] | items.put[1] | (items.label_ts != items.ts))
+        last = int(items.label_ts[items.there].max())
+        delayed = (
+            items.there & (items.ts != NEVER) & (items.put[0] | items.put[1] | (items.label_ts != items.ts))
         )
-        if not there.any():
+        if not delayed.any():
             return last
-        delays = np.sort(np.maximum(items.label_ts[there] - items.ts[there], 0))
+        delays = np.sort(np.maximum(items.label_ts[delayed] - items.ts[delayed], 0))
         return last - int(delays[min(len(delays) - 1, int(np.ceil(_MOST * len(delays))) - 1)])
 
-    def _weights(self, name: str) -> npt.NDArray[np.float64]:
-        items = self._items
-        found = np.full(len(items.ts), np.nan)
-        if name in self._labels.table.column_names:
-            values, there = self._labels.numbers(name), items.row[2] >= 0
-            found[there] = values[items.row[2][there]]
-        else:
-            for rows, table in zip(items.row[:2], (self._record.a, self._record.b), strict=True):
-                column = self._field(name, table, "--weight")
-                if not (pa.types.is_integer(column.type) or pa.types.is_floating(column.type)):
-                    raise _no_field(f"--weight {name}: {column.type} is no number", table.column_names)
-                values, there = (
-                    np.asarray(pc.fill_null(column.cast(pa.float64(), safe=False), float("nan"))),
-                    rows >= 0,
-                )
-                found[there] = values[rows[there]]
-        if (found < 0).any():
-            raise UsageError(
-                f"--weight {name}: a weight is negative", hint="weights are 0 or more", code="TL818"
-            )
-        return found
+    # --- fields -----------------------------------------------------------------------------------------
 
-    def _field(self, name: str, table: pa.Table, what: str) -> pa.Array:
-        if name not in table.column_names or name in ("ts", "phase", "seq", "ordinal"):
-            own = [] if what == "--by" else self._labels.table.column_names
-            known = [
-                n
-                for n in dict.fromkeys([*own, *table.column_names])
-                if n not in ("ts", "phase", "seq", "ordinal")
-            ]
-            raise _no_field(f"{what} {name}: neither the labels nor {self._record.name} have it", known, name)
-        return one_array(table.column(name))
+    def _check(self, wanted: Wanted) -> None:
+        """Raise UsageError (TL816) for a field that the record does not have, or that is no number to weigh by."""
+        asked = [(n, "--segment") for n in wanted.segments] + [(n, "--by") for n in wanted.by]
+        for name, what in [*([(wanted.weight, "--weight")] if wanted.weight else []), *asked]:
+            for side in self._record.sides:
+                names = side.schema.names
+                if name not in names or name in PLACE:
+                    own = [] if what == "--by" else self._labels.table.column_names
+                    known = [n for n in dict.fromkeys([*own, *names]) if n not in PLACE]
+                    raise _no_field(
+                        f"{what} {name}: neither the labels nor {self._record.name} have it", known, name
+                    )
+                kind = side.schema.field(name).type
+                if what == "--weight" and not (pa.types.is_integer(kind) or pa.types.is_floating(kind)):
+                    raise _no_field(f"--weight {name}: {kind} is no number", names)
+
+    def _weights(self, weight: str | None, wanted: Wanted) -> F64 | None:
+        items = self._items
+        if weight is None:
+            return None
+        if wanted.weight is not None:
+            return items.firsts.weights(weight)
+        return not_negative(self._labels.numbers(weight)[items.row], weight)
 
     def _by_segment(
-        self, name: str, timely: Bools, sides: Sequence[Bools], positives: Bools
-    ) -> list[tuple[str, Scores]]:
+        self, name: str, timely: Bools, of: tuple[Bools, Sequence[Bools], Bools, F64 | None], others: Others, *, weighed: bool
+    ) -> list[tuple[str, Scores]]:  # fmt: skip
         items = self._items
-        texts = np.full(len(items.ts), None, object)
-        if name in self._labels.table.column_names:
-            there = items.row[2] >= 0
-            texts[there] = np.array(self._labels.texts_of(name).to_pylist(), object)[items.row[2][there]]
+        own = name in self._labels.table.column_names
+        if own:
+            said = self._labels.texts_of(name).take(pa.array(items.row)).to_pylist()
+            texts = [NONE if text is None else text for text in said]
         else:
-            for rows, table in zip(items.row[:2], (self._record.a, self._record.b), strict=True):
-                column, there = self._field(name, table, "--segment"), rows >= 0
-                values = column.dictionary_decode() if pa.types.is_dictionary(column.type) else column
-                texts[there] = np.array([str(v) for v in values.to_pylist()], object)[rows[there]]
-        texts = np.where(texts == None, "(none)", texts)  # noqa: E711 element by element
-        names, codes = np.unique(texts.astype(str), return_inverse=True)
-        return [
-            (str(names[code]), s)
-            for code, s in self._groups(codes.astype(np.int64), timely, sides, positives)
-        ]
+            texts = items.firsts.texts(name)
+        names, codes = codes_of_texts(texts)
+        found = {names[code]: one for code, one in tallies(codes, timely, *of).items()}
+        if own and others.days:
+            add_all(found, {NONE: others.total})
+        add_all(found, others.segments.get(name, {}))
+        return [(text, _scores(one, weighed=weighed)) for text, one in sorted(found.items())]
 
-    def _groups(
-        self, groups: I64, which: Bools, sides: Sequence[Bools], positives: Bools
-    ) -> list[tuple[int, Scores]]:
-        """Scores for each group that has anything judged or right, in order."""
-        there = which & (sides[0] | sides[1] | positives)
-        rows = np.flatnonzero(there)
-        order = rows[np.argsort(groups[rows], kind="stable")]
-        if not len(order):
-            return []
-        values, starts = np.unique(groups[order], return_index=True)
-        return [
-            (int(value), self._scores(sides, positives, part))
-            for value, part in zip(values.tolist(), np.split(order, starts[1:]), strict=True)
-        ]
-
-    def _scores(self, sides: Sequence[Bools], positives: Bools, rows: I64 | None = None) -> Scores:
-        items = self._items
-        take: Any = slice(None) if rows is None else rows
-        right, mine = items.right[take], [s[take] for s in sides]
-        all_right = positives[take]
-        weight = None if items.weight is None else items.weight[take]
-
-        def amount(mask: Bools) -> float | None:
-            if weight is None:
-                return int(mask.sum())
-            found = weight[mask]
-            return None if np.isnan(found).any() else float(found.sum())
-
-        made = []
-        for side in mine:
-            good, judged = amount(side & right), amount(side)
-            if good is None or judged is None:
-                raise UsageError(
-                    "an item that was put out has no weight",
-                    hint="weigh by a field of the record, or label every output", code="TL818",
-                )  # fmt: skip
-            made.append(Score(good, judged, amount(all_right)))
-        return Scores(made[0], made[1])
-
-    def _good(self, name: str, side: int, judged: Bools) -> int:
+    def _good(self, name: str, side: int, judged: Bools, others: Others) -> int:
         """Distinct values of a field with judged items in a side, none of them right."""
-        table = (self._record.a, self._record.b)[side]
-        column = self._field(name, table, "--by")
-        rows = self._items.row[side][judged]
-        values = pa.table({"v": column.take(pa.array(rows)), "right": pa.array(self._items.right[judged])})
-        grouped = values.group_by("v").aggregate([("right", "any")])
-        return int(pc.sum(pc.invert(grouped.column("right_any"))).as_py() or 0)
+        firsts, right = self._items.firsts, self._items.right
+        hit = [firsts.values(name, side, judged), *others.values.get((name, side), [])]
+        return len(distinct_lanes(hit)[0]) - len(firsts.values(name, side, judged & right)[0])
+
+
+class _Items:
+    """The items that have a label, one entry each in every array. `row`: that of their latest label; `there`: whether it counts."""
+
+    def __init__(self, known: Known, right: Bools, row: I64) -> None:
+        self.known, self.right, self.row = known, right, row
+        self.there = np.ones(len(row), np.bool_)
+        self.label_ts: I64 | None = None
+
+    def put_out(self, firsts: Firsts) -> None:
+        """What was put out of them."""
+        self.firsts, self.ts = firsts, firsts.ts
+        self.put = [rows >= 0 for rows in firsts.rows]
+
+    def late(self, side: int, timely: Bools) -> int:
+        """How many a side put out after the time that is judged."""
+        return int((self.put[side] & ~timely).sum())
+
+
+def _scores(found: Tally, *, weighed: bool) -> Scores:
+    if found.bare:
+        raise UsageError(
+            "an item that was put out has no weight",
+            hint="weigh by a field of the record, or label every output", code="TL818",
+        )  # fmt: skip
+    positives = None if found.lost else amount(found.positives, weighed=weighed)
+    a, b = (
+        Score(amount(found.right[n], weighed=weighed), amount(found.judged[n], weighed=weighed), positives)
+        for n in (0, 1)
+    )
+    return Scores(a, b)
 
 
 def notes_of(judged: Judgement) -> list[tuple[bool, str]]:
@@ -423,12 +390,12 @@ def _first_ts(diff: Diff) -> int:
     try:
         reader = diff.b.need_reader()
     except RunError:
-        return -_NEVER
+        return -NEVER
     ends = reader.cuts(1)
     types: dict[str, list[str]] = {t.name: [] for t in reader.types}
     for chunk in reader.chunks(ends[0], min(ends[0] + 1, ends[-1]), types):
         return min(int(t.column("ts")[0].as_py()) for t in chunk.tables.values() if t.num_rows)
-    return -_NEVER
+    return -NEVER
 
 
 def _no_field(message: str, known: Iterable[str], wanted: str = "") -> UsageError:
