@@ -23,13 +23,13 @@ from timelapse.run import run_serial
 from timelapse.streaming import chain
 from timelapse.streaming.chain import Overtaken
 from timelapse.streaming.checkpoints import compact
+from timelapse.streaming.choosing import IN_KERNEL, Slicing
 from timelapse.streaming.collecting import collect
 from timelapse.streaming.format import FORMAT, Epoch, LiveRun
 from timelapse.streaming.head import Head
 from timelapse.streaming.pack import Pack, hash_of
 from timelapse.streaming.rows import Bad, Batch
 from timelapse.streaming.rules import Rules
-from timelapse.streaming.spread import IN_KERNEL, Slicing
 from timelapse.streaming.streams import Limits, StreamEntry
 from timelapse.streaming.sums import digest_of
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from timelapse.cli.options import Json, ProgramArg, Sets, examples
+from timelapse.cli.options import Engine, Json, Master, ProgramArg, Sets, examples
 
 if TYPE_CHECKING:
     from timelapse.streaming.live import Live
@@ -187,6 +187,16 @@ def live(
     rebuild: Annotated[
         bool, typer.Option("--rebuild", help="Use no checkpoint: run the journal again from its beginning.")
     ] = False,
+    slice_rows: Annotated[
+        int | None,
+        typer.Option(
+            min=0,
+            metavar="N",
+            help="Process epochs of so many rows as time slices, on Spark's executors or all cores; 0: never. By default where that is quicker.",
+        ),
+    ] = None,
+    engine: Engine = "auto",
+    master: Master = None,
     allow_impure: Annotated[
         bool, typer.Option("--allow-impure", help="Run handlers that read a clock, randomness or the like.")
     ] = False,
@@ -244,6 +254,7 @@ def live(
     from timelapse.cli.progress_view import progress_for
     from timelapse.cli.settings import build_program
     from timelapse.cli.shadow_command import migration_of
+    from timelapse.env.master import check_master, want
     from timelapse.model.program import spec_of
     from timelapse.model.versions import load_named
     from timelapse.streaming.live import live as begin
@@ -259,12 +270,15 @@ def live(
     named = _named(sources, classes, program)
     layout = layouts(given, mapping or [], list(named), classes, program, header=not no_header)
     streams = {classes[kind]: _streams(own, layout[kind]) for kind, own in named.items()}
+    if master is not None:
+        check_master(master)
+        want(master)
     with progress_for(as_json) as progress:
         run = begin(
             made, streams, out, lateness=lateness, trigger=trigger, trigger_rows=trigger_rows, idle=None if idle == "never" else idle, late=late,  # type: ignore[arg-type]
             ahead=None if ahead == "any" else ahead, not_before=None if not_before is None else parse_time("--not-before", not_before),
             sinks=[sink_of(text) for text in to or ()],
-            evolve=migration_of(evolve, rename, drop_state, convert), promote=promote, rebuild=rebuild,
+            evolve=migration_of(evolve, rename, drop_state, convert), promote=promote, rebuild=rebuild, slice_rows=slice_rows, engine=engine,
             reprocess_from=None if reprocess_from is None else parse_time("--reprocess-from", reprocess_from),
             filters=[] if filters == ["none"] else filters, standby=standby, correct_every=correct_every, correct_rows=correct_rows,
             correct_within=None if correct_within == "any" else correct_within,
@@ -386,6 +400,7 @@ def _line(found: dict[str, Any]) -> str:
 
 
 def _print_end(run: Live, line: Any) -> None:
+    from timelapse.display import many
     from timelapse.streaming.serve.status import status
 
     found = status(run)
@@ -411,6 +426,8 @@ def _print_end(run: Live, line: Any) -> None:
                 "dim",
             )
         )
+    for where, epochs in found["sliced_epochs"].items():
+        line((f"  {many(epochs, 'epoch was', 'epochs were')} processed as time slices: {where}", "dim"))
     for sink in found["sinks"]:
         style = "bold red" if sink["error"] else "dim"
         line(

@@ -7,9 +7,11 @@ committed, a head is thrown away and opened again.
 
 from __future__ import annotations
 
+import time
 import uuid
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +19,7 @@ import msgspec
 import numpy as np
 import pyarrow as pa
 
-from timelapse.errors import Place, RunError, StorageError
+from timelapse.errors import Place, RunError
 from timelapse.ids import INT64_MIN
 from timelapse.kernels.base import Abandoned, quarantined_table
 from timelapse.log.types import EventType
@@ -27,6 +29,7 @@ from timelapse.model.silence import is_silent, silent
 from timelapse.moments import time_text
 from timelapse.streaming import chain, checkpoints
 from timelapse.streaming.arrivals import Held, Taken, arrivals
+from timelapse.streaming.choosing import IN_KERNEL, Slicing
 from timelapse.streaming.correction import Pending, Plan, Prepared, sections_of, to_correct
 from timelapse.streaming.declared import another, fitted, types_of, unsafe
 from timelapse.streaming.filters import Filter, Filters
@@ -40,7 +43,7 @@ from timelapse.streaming.recovery import Recovery, begun_in
 from timelapse.streaming.rows import Batch, bad_rows, late_as_asked, parted
 from timelapse.streaming.rules import Rules
 from timelapse.streaming.running import Closed, Running
-from timelapse.streaming.spread import IN_KERNEL, Slicing, Spread
+from timelapse.streaming.spread import Spread
 from timelapse.streaming.stand import Stand
 from timelapse.streaming.streams import Partition, StreamEntry, admit
 from timelapse.streaming.succession import Successor
@@ -120,6 +123,7 @@ class Head:
             self._change(change, self.last)
         self._begin_kernel(compiled=True)
         self._recovery.checkpoints = True
+        self.spread.clean(number)
 
     def _is_another(self, digest: str, last: Epoch | None) -> bool:
         """Whether the program that ran at the end of an epoch, or its event types, are not this one's."""
@@ -254,11 +258,7 @@ class Head:
         told, complete = self.marks.idle([self.partition(*at) for at in idle], active, self.complete)
         decisions += told
         # Rows that wait in this epoch's file: those that are not complete yet, or else they stand in the journal.
-        arrived = {
-            name.removeprefix("held/"): tables
-            for name, tables in sections.items()
-            if name.startswith("held/")
-        }
+        arrived = {n.removeprefix("held/"): t for n, t in sections.items() if n.startswith("held/")}
         complete = self.marks.ended(self.complete) if ended else complete
         if not (sections or decisions or before != self.marks.places() or complete != self.complete):
             return None
@@ -424,26 +424,26 @@ class Head:
         if before is not None and taken.rows and is_silent(self._program, before, taken.first):
             name = min(taken.tables, key=lambda n: int(taken.tables[n].column("seq")[0].as_py()))
             raise silent(self._program, before, name, taken.first, first_seq)
+        began = time.perf_counter()
         try:
-            return self._in_slices(taken, complete) or self.on.put(taken, complete)
+            emitted = self._in_slices(taken, complete) or self.on.put(taken, complete)
         except Abandoned as why:
             self._give_up(why)
-            return self.on.put(taken, complete)
+            emitted = self.on.put(taken, complete)
+        self.spread.took(time.perf_counter() - began)
+        return emitted
 
     def _in_slices(self, taken: Taken, complete: int) -> Emitted | None:
         """Process rows as time slices, where there are so many of them; None where it is the open kernel's turn."""
-        if not self.spread.takes(taken, taken_out=0 if self.last is None else self.last.quarantined):
+        number, taken_out = (1, 0) if self.last is None else (self.last.number + 1, self.last.quarantined)
+        way, on = self.spread.way(taken, self.on.opened, taken_out=taken_out), self.on
+        if way is None:
             return None
-        try:
-            stand = self.on.stand(self._program, self._place, self._recovery.base, self._here())
-        except StorageError as error:
-            self._tell(f"an epoch was not processed in slices: {error}")
-            return None
-        number = 1 if self.last is None else self.last.number + 1
-        done = self.spread.run(number, stand, self.on.journal, taken, complete)
+        stand = partial(on.stand, self._program, self._place, self._recovery.base, self._here())
+        done = self.spread.run(number, way, stand, on.journal, taken, complete)
         if done is None:
             return None
-        self.on = self._recovery.closed(self.on, done.stand, number)
+        self.on = self._recovery.closed(on, done.stand, number)
         self.on.journal.add(taken.tables, taken.rows)
         self.on.took(self._program, done.emitted, complete)
         return done.emitted

@@ -144,6 +144,11 @@ class OpenKernel:
         return self._kernel.changes()
 
     @property
+    def state_bytes(self) -> int:
+        """What the program's states take."""
+        return self._kernel.state_bytes
+
+    @property
     def text_bytes(self) -> int:
         """What the texts take that it has met: a compiled kernel forgets none."""
         return self._kernel.text_bytes

@@ -20,9 +20,11 @@ from timelapse.model.fingerprint import fingerprint
 from timelapse.model.program import Program, as_program, spec_of
 from timelapse.moments import Moment, micros
 from timelapse.progress import Progress, Silent
+from timelapse.run.request import Engine, check_engine
 from timelapse.run.run import Run
 from timelapse.store.scratch import scratch_folder
 from timelapse.streaming import chain
+from timelapse.streaming.choosing import Slicing
 from timelapse.streaming.correction import refuse_seq
 from timelapse.streaming.declared import Unfit, differences, grown, joined, put_out, types_of, unsafe
 from timelapse.streaming.evolution import Migration
@@ -49,6 +51,7 @@ from timelapse.streaming.sinks.base import Follower, Sink
 from timelapse.streaming.sinks.callback import Callback
 from timelapse.streaming.sources.push import Push
 from timelapse.streaming.spans import Span, micros_of
+from timelapse.streaming.spread import Told
 from timelapse.streaming.streams import Limits
 from timelapse.streaming.successor import successor
 
@@ -60,7 +63,7 @@ def live(
     trigger: Span = "500ms", trigger_rows: int | None = None, idle: Span | None = "10s", late: Late = "side", ahead: Span | None = "1h",
     not_before: Moment | None = None, checkpoint: Span = "30s", quarantine: bool = False, max_quarantined: int = 1000,
     once: bool = False, correct_every: Span = "10s", correct_rows: int | None = None, correct_within: Span | None = "1d", start_from: Run | str | Path | None = None, sinks: Sequence[Sink] = (), standby: Span | None = None,
-    evolve: bool | Migration = False, reprocess_from: Moment | None = None, promote: str | None = None, rebuild: bool = False, filters: Sequence[str] | None = None, allow_impure: bool = False, progress: Progress | None = None,
+    evolve: bool | Migration = False, reprocess_from: Moment | None = None, promote: str | None = None, rebuild: bool = False, slice_rows: int | None = None, engine: Engine = "auto", filters: Sequence[str] | None = None, allow_impure: bool = False, progress: Progress | None = None,
 ) -> Live:  # fmt: skip
     """Run a program on streams. Returns when it has begun; it goes on in the background until it is stopped.
 
@@ -88,6 +91,10 @@ def live(
     `filters`: rows that are put aside as they come, before the program sees them: "Message: sender == 512", and others (None: as the run that is there has
     recorded; (): none). `Live.keep_out` changes it while the run goes on.
 
+    Epochs of many rows (a backlog, a load spike) can be processed as time slices, on Spark's executors or all cores, with the same result: where it is foretold
+    to be quicker (`slice_rows=None`), from so many rows on, or never (0). `engine`: "auto" takes Spark where there is a session, "spark" starts one, "local" does
+    without.
+
     `evolve`: this is the next version of the program of the live run that is there: an epoch records the change, and states of the same name and declaration go on;
     a Migration says what becomes of others. What is unsafe is refused (TL847). With `reprocess_from` it takes over from
     that time on: the journal's rows since go through it, and what it puts out takes the place of what was put out, as retractions and additions (`Live.feed`). `promote`: the same, with the states of the shadow of this name, which has seen all of the journal.
@@ -104,6 +111,9 @@ def live(
     ):
         if rows is not None and rows < 1:
             raise UsageError(f"{name} is {rows}", hint="give 1 or more", code="TL810")
+    check_engine(engine)
+    if slice_rows is not None and slice_rows < 0:
+        raise UsageError(f"slice_rows= (--slice-rows) is {slice_rows}", hint="0 or more", code="TL810")
     since = None if reprocess_from is None else micros(reprocess_from, "reprocess_from= (--reprocess-from)")
     if late == "correct":
         refuse_seq(given)
@@ -141,6 +151,11 @@ def live(
     place = live_place(out)
     origin = None if start_from is None else Origin(Run.of(start_from), given)
     made = sources_of(streams, place, once=once, trigger=timing.trigger)
+    if engine == "spark" and slice_rows != 0:
+        from timelapse.env.spark_session import session
+
+        session()
+    slicing = Slicing(slice_rows, engine=engine)
     run, run_hash = begin_run(place, given, types, origin)
     if origin is None:
         origin = origin_of(place, run, given)
@@ -191,7 +206,7 @@ def live(
             try:
                 return Head(
                     place, given, run, run_hash, known, rules, wait=wait, tell=heard_by.note, folder=folder, origin=origin, change=change,
-                    rebuild=rebuild,
+                    rebuild=rebuild, slicing=slicing,
                 )  # fmt: skip
             except chain.Overtaken:  # the version before goes on, and was quicker
                 if change is None or attempt + 1 == _CHANGES:
@@ -392,6 +407,12 @@ class Live(Reading):
         """Why they do not."""
         head = self._loop.head
         return "" if head is None else head.on.opened.why_python
+
+    @property
+    def sliced(self) -> Told:
+        """Epochs that were processed as time slices since it was opened, where, and why the last one of many rows was or was not."""
+        head = self._loop.head
+        return Told() if head is None else head.spread.told
 
     def follow(self, each: Callable[[Epoch, Mapping[str, Any]], None]) -> None:
         """Have a function called with each committed epoch and its sections, in the run's own thread: it must be quick."""

@@ -31,6 +31,8 @@ from timelapse.streaming.streams import StreamEntry
 
 MOST_ROWS = 1_000_000
 """Rows that one epoch asks of its sources, about."""
+GROWN_ROWS = 8_000_000
+"""The same at most where they have more each time, and epochs are processed as time slices: those gain by many rows."""
 MOST_WAITING = 4 << 30
 """Bytes of rows that may wait for completeness before sources are no longer asked."""
 _LOOK = 0.05
@@ -86,6 +88,8 @@ class Health:
     """Rows journalled and read since it was started."""
     checkpoints: int = 0
     started: float = 0.0
+    outrun: str = ""
+    """By how much sources are ahead, where they have had more than is processed for a while."""
     caught_up: float | None = None
     """When all was processed that sources had: the moment from replaying a backlog to live (wall clock, seconds)."""
 
@@ -123,6 +127,7 @@ class Loop:
         self._compacting: threading.Thread | None = None
         self._full_since: float | None = None
         self._full_rows = 0
+        self._asked = MOST_ROWS
         self._filters: deque[Sequence[Filter]] = deque(maxlen=1)
         """What was asked for and is not recorded yet: the last of it, whichever thread asks."""
         self._corrector = Corrector(timing.correct, timing.correct_rows)
@@ -300,10 +305,14 @@ class Loop:
             if time.monotonic() - self._last_checkpoint > self._timing.checkpoint:
                 self._checkpoint()
             if ended:
+                self._keep_up(full=False, ended=True)
                 self._end("ended")
                 return
             full = _rows(batches) >= self._most_rows
-            self._keep_up(full=full and not self._at_end(), ended=ended)
+            lags = full and not self._at_end()
+            self._keep_up(full=lags, ended=False)
+            sliced = lags and head.spread.told.last
+            self._asked = min(2 * self._asked, GROWN_ROWS) if sliced else MOST_ROWS
             left = self._timing.trigger - (time.monotonic() - began)
             if left > 0 and not full and self._timing.trigger_rows is None:
                 self._stop.wait(left) if batches else self._wake.wait(left)
@@ -322,13 +331,14 @@ class Loop:
             elif now - self._full_since >= _BEHIND:
                 rate = (health.rows - self._full_rows) / (now - self._full_since)
                 waiting = 0 if self.head is None else self.head.waiting[0]
-                self._progress.note(
+                health.outrun = (
                     f"sources have more than is processed: {rate:,.0f} rows/s for {now - self._full_since:.0f} s, and more each time; "
                     f"{waiting:,} rows wait here, the others at their sources"
                 )
+                self._progress.note(health.outrun)
                 self._full_since = None
             return
-        self._full_since = None
+        self._full_since, health.outrun = None, ""
         if health.caught_up is None and (ended or self._at_end()):
             health.caught_up = time.time()
             seconds = max(1e-3, health.caught_up - health.started)
@@ -359,7 +369,7 @@ class Loop:
     @property
     def _most_rows(self) -> int:
         """Rows that one epoch asks of its sources, about."""
-        return min(MOST_ROWS, self._timing.trigger_rows or MOST_ROWS)
+        return min(self._asked, self._timing.trigger_rows or self._asked)
 
     def _gather(self, head: Head) -> list[Batch]:
         """The rows of the next epoch."""

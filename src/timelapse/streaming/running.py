@@ -33,6 +33,11 @@ class Closed:
     compiled: bool
     why_python: str
 
+    @property
+    def state_bytes(self) -> int:
+        """What the program's states take, as tables."""
+        return sum(table.nbytes for table in self.stand.states.values())
+
 
 @dataclass
 class Running:

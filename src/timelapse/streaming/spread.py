@@ -9,8 +9,9 @@ committed: the files lie in a folder of their own, which goes when the slices ar
 from __future__ import annotations
 
 import shutil
+import time
 import uuid
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -33,7 +34,6 @@ from timelapse.engine.job import (
 )
 from timelapse.engine.outcome import Outcome
 from timelapse.engine.results import read_quarantined
-from timelapse.env.cores import usable_cores
 from timelapse.env.garbage import collected_rarely
 from timelapse.env.machine import memory_setting
 from timelapse.errors import HandlerError, TimelapseError, TooManyQuarantined
@@ -45,17 +45,16 @@ from timelapse.model.failure import Quarantined
 from timelapse.model.program import Program, spec_of
 from timelapse.model.times import has_own_times
 from timelapse.plan import Plan
-from timelapse.plan.cost import Measured
 from timelapse.progress import Silent
-from timelapse.run.conflicts import plan_of
 from timelapse.run.foresight import compiling
-from timelapse.run.planning import plan_here
 from timelapse.run.slices import cut, default_slices, least_slices, task_memory
 from timelapse.store.parts import CheckedFile
 from timelapse.store.scratch import scratch_folder
 from timelapse.streaming.arrivals import Taken
-from timelapse.streaming.kernel import is_restorable
-from timelapse.streaming.place import RunPlace
+from timelapse.streaming.choosing import LEAST_ROWS, Choosing, Slicing, Way
+from timelapse.streaming.kernel import OpenKernel, is_restorable
+from timelapse.streaming.place import LocalPlace, RunPlace
+from timelapse.streaming.running import Closed
 from timelapse.streaming.stand import Seen, Stand
 from timelapse.streaming.sums import Emitted
 from timelapse.streaming.window import JournalEnd
@@ -64,19 +63,8 @@ from timelapse.tables.apply import empty
 from timelapse.tables.effectlog import PRESENT, rows_table
 from timelapse.tables.table import read_table, write_table
 
-
-@dataclass(frozen=True)
-class Slicing:
-    """Which epochs are processed as time slices, and how. `rows`: those of so many rows or more; 0: none. `slices`, `strategy`: as
-    `tl.replay` takes them."""
-
-    rows: int = 0
-    slices: int | None = None
-    strategy: str | Mapping[str, str] | None = None
-
-
-IN_KERNEL = Slicing()
-"""All epochs go through the open kernel."""
+STAGED = "staged"
+"""A folder of the run: what Spark's executors read and write of epochs that are not committed yet."""
 
 
 @dataclass(frozen=True)
@@ -94,8 +82,10 @@ class Told:
     epochs: dict[str, int] = field(default_factory=dict)
     """How many epochs, by who ran them."""
     rows: int = 0
+    last: bool = False
+    """Whether the last epoch of many rows did."""
     why: str = ""
-    """Why the last epoch that was looked at did, or did not."""
+    """Why it did, or did not."""
 
 
 class Spread:
@@ -107,16 +97,34 @@ class Spread:
     ) -> None:  # fmt: skip
         self._place, self._program, self._types, self._slicing = place, program, tuple(types), slicing
         self._quarantine, self._tell, self._folder = quarantine, tell, folder
-        self._measured: dict[str, Measured | None] = {}
+        self._choosing = Choosing(program, slicing)
+        self._least = LEAST_ROWS if slicing.rows is None else slicing.rows
         self.told = Told()
 
-    def takes(self, taken: Taken, *, taken_out: int) -> bool:
-        """Whether rows are to be processed here. `taken_out`: events that were taken out of the journal so far."""
-        slicing = self._slicing
-        if not slicing.rows or taken.rows < slicing.rows:
-            return False
-        self.told.why = self._impossible(taken_out)
-        return not self.told.why
+    def way(self, taken: Taken, opened: OpenKernel | Closed, *, taken_out: int) -> Way | None:
+        """How rows are processed here; None where that is not asked for, not possible or not quicker. `opened`: the program where it stands,
+        `taken_out`: events that were taken out of the journal so far. Raises SetupError where Spark does not start."""
+        if not self._least or taken.rows < self._least:
+            return None
+        told = self.told
+        told.last, told.why = False, self._impossible(taken_out)
+        if told.why:
+            return None
+        found = self._choosing.way(
+            taken, self._own(taken), compiled=opened.compiled, state_bytes=opened.state_bytes
+        )
+        told.last, told.why = found is not None, self._choosing.why
+        return found
+
+    def took(self, seconds: float) -> None:
+        """The epoch's rows are processed, and took so long, by the open kernel where not by slices."""
+        self._choosing.in_kernel(seconds)
+
+    def _own(self, taken: Taken) -> JournalEnd:
+        """The epoch's rows as a journal of their own."""
+        own = JournalEnd(self._types)
+        own.add(renumbered(taken, 0).tables, taken.rows)
+        return own
 
     def _impossible(self, taken_out: int) -> str:
         """Why no epoch of the program can be processed in slices; empty where one can."""
@@ -126,36 +134,62 @@ class Spread:
             return "an event that fails is taken out with all that would come of it later"
         return ""
 
-    def run(self, number: int, stand: Stand, journal: JournalEnd, taken: Taken, complete: int) -> Done | None:
+    def run(
+        self, number: int, way: Way, stand: Callable[[], Stand], journal: JournalEnd, taken: Taken, complete: int
+    ) -> Done | None:  # fmt: skip
         """Process the rows that follow a journal, up to a time, from where the program stands; nothing is done to either. `number`: their epoch.
 
-        None where it did not work: the open kernel then says why, or does it.
+        None where it did not work: the open kernel then says why, or does it. Raises Abandoned, as `stand` does.
         """
-        folder = self._new_folder(number)
+        self.clean(number - 1)
+        began = time.perf_counter()
+        folder = self._new_folder(number, way)
         try:
-            return self._run(folder, stand, journal, taken, complete)
+            done = self._run(folder, way, stand(), journal, taken, complete)
         except (HandlerError, TooManyQuarantined):
             return None  # the open kernel meets it too
         except (TimelapseError, OSError) as error:
+            self._choosing.failed()
+            self.told.last, self.told.why = (
+                False,
+                f"slices did not work: {error}",
+            )
             self._tell(f"epoch {number:,} was not processed in slices, and the open kernel takes it: {error}")
             return None
         finally:
             shutil.rmtree(folder, ignore_errors=True)
+        self._choosing.in_slices(time.perf_counter() - began)
+        return done
 
-    def _new_folder(self, number: int) -> Path:
-        base = scratch_folder("slices", large=True) if self._folder is None else self._folder
-        folder = base / f"epoch-{number}-{uuid.uuid4().hex}"
+    def _new_folder(self, number: int, way: Way) -> Path:
+        """A folder that all who run tasks see, named by this attempt. Nothing lists it."""
+        if way.executor.spreads and isinstance(self._place, LocalPlace):
+            base = self._place.root / STAGED
+        else:
+            base = self._folder or scratch_folder("slices", large=True)
+        folder = base / f"{number:020d}-{uuid.uuid4().hex}"
         folder.mkdir(parents=True)
         return folder
+
+    def clean(self, number: int) -> None:
+        """Remove what processes that died have left of epochs up to one, which are committed."""
+        if not isinstance(self._place, LocalPlace):
+            return
+        folder = self._place.root / STAGED
+        for path in folder.iterdir() if folder.is_dir() else ():
+            if path.name.partition("-")[0].isdigit() and int(path.name.partition("-")[0]) <= number:
+                shutil.rmtree(path, ignore_errors=True)
 
     @collected_rarely()
     @lowered_once()
     @in_usual_context
-    def _run(self, folder: Path, stand: Stand, journal: JournalEnd, taken: Taken, complete: int) -> Done:
-        own = JournalEnd(self._types)
-        own.add(renumbered(taken, 0).tables, taken.rows)
-        executor, plan = self._settled(own, {name: table.num_rows for name, table in taken.tables.items()})
+    def _run(
+        self, folder: Path, way: Way, stand: Stand, journal: JournalEnd, taken: Taken, complete: int
+    ) -> Done:
+        executor, plan = way.executor, way.plan
         reader = journal.followed_by(taken.tables, taken.rows)
+        if executor.spreads:
+            reader = reader.in_files(folder / "rows")
         job, lead = self._job(folder, stand, reader, plan, executor, journal.count, complete)
         put_start(job, stand)
         outcome = Reuse.none("it is an epoch of a live run").run(
@@ -166,21 +200,6 @@ class Spread:
         where[outcome.executor] = where.get(outcome.executor, 0) + 1
         self.told.rows += taken.rows
         return done
-
-    def _settled(self, own: JournalEnd, counts: Mapping[str, int]) -> tuple[Executor, Plan]:
-        """Who runs the rows, which are `own`, and by which plan."""
-        asked, analysis = self._slicing, analyse(self._program)
-
-        def make(cores: int, threads: int) -> Plan:
-            return plan_of(
-                self._program, analysis, own, counts, cores=cores, threads=threads, slices=asked.slices,
-                force=asked.strategy, known=self._measured,
-            )  # fmt: skip
-
-        cores = usable_cores()
-        found = plan_here(make, cores, own.count, asked=False, forced=True)
-        assert found is not None
-        return LocalExecutor(threads=cores), found[0]
 
     def _job(
         self, folder: Path, stand: Stand, reader: JournalEnd, plan: Plan, executor: Executor, first: int, complete: int

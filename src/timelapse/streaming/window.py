@@ -4,15 +4,19 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
 
+from timelapse.engine.checked import AGAIN
 from timelapse.log.reader import Chunk, Columns, cut_rows
 from timelapse.log.rows import rows_of
 from timelapse.log.types import EventType
 from timelapse.model.events import Event
+from timelapse.store.parts import CheckedFile, Part
+from timelapse.tables.table import table_of_buffer, write_table
 
 BLOCK = 64 * 1024
 """Rows that a chunk has at most."""
@@ -34,6 +38,35 @@ class Block:
         times = [t.column("ts") for t in tables.values()]
         first, last = min(int(t[0].as_py()) for t in times), max(int(t[-1].as_py()) for t in times)
         return cls(lo, hi, first, last, tables)
+
+
+class InFiles(Mapping[str, pa.Table]):
+    """A block's tables, in files that are checked when they are opened."""
+
+    def __init__(self, files: Mapping[str, tuple[Path, Part]]) -> None:
+        self._files = dict(files)
+
+    @classmethod
+    def of(cls, block: Block, folder: Path) -> InFiles:
+        """Write a block's rows."""
+        files = {}
+        for name, table in block.tables.items():
+            own, path = (
+                [n for n in table.column_names if not n.startswith("@")],
+                folder / f"{block.lo:020d}-{name}.arrow",
+            )
+            files[name] = path, write_table(table.select(own), path)
+        return cls(files)
+
+    def __getitem__(self, name: str) -> pa.Table:
+        path, part = self._files[name]
+        return table_of_buffer(CheckedFile(path, part, AGAIN).whole())
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._files)
+
+    def __len__(self) -> int:
+        return len(self._files)
 
 
 class JournalEnd:
@@ -70,6 +103,14 @@ class JournalEnd:
         found = JournalEnd(self.types, self._keep)
         found.begin(self.count, self.ts_first, self._blocks)
         found.add(tables, rows)
+        return found
+
+    def in_files(self, folder: Path) -> JournalEnd:
+        """The same with its rows in files, for who shares a disk with this process. Where rows came from is left out."""
+        folder.mkdir()
+        found = JournalEnd(self.types, self._keep)
+        blocks = [replace(block, tables=InFiles.of(block, folder)) for block in self._blocks]
+        found.begin(self.count, self.ts_first, blocks)
         return found
 
     def forget(self, now: int) -> None:

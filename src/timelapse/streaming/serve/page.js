@@ -49,14 +49,16 @@ function show(s) {
   $("state").textContent = s.state;
   $("state").className = "state " + ({ failed: "bad", waiting: "warn", paused: "warn" }[s.state] || "");
   $("moment").textContent = s.complete_text ? `complete up to ${s.complete_text} UTC` : "no row is complete yet";
-  $("problem").hidden = !s.problem; $("problem").textContent = s.problem;
+  const problem = s.problem || s.outrun;
+  $("problem").hidden = !problem; $("problem").textContent = problem;
   const p99 = s.commit_seconds.p99;
   const figures = [
     ["rows per second", number(s.rows_per_second)], ["rows in all", number(s.rows)], ["epochs", number(s.epoch)],
     ["ms to commit (p50 / p99)", p99 === undefined ? "–" : number(1000 * s.commit_seconds.p50) + " / " + number(1000 * p99)],
     ["seconds behind the clock", number(s.behind_seconds, 1)], ["rows that wait", number(s.waiting_rows)], ["late rows", number(s.late)],
     ["put aside", number(s.aside)], ["put aside by filters", number(s.filtered)], ["rejected", number(s.rejected)], ["taken out", number(s.quarantined)],
-    ["handlers run as", s.compiled ? "machine code" : "Python"], ["digest", (s.digest || "–").slice(0, 12)],
+    ["handlers run as", s.compiled ? "machine code" : "Python"],
+    ...Object.entries(s.sliced_epochs).map(([where, epochs]) => [`epochs in time slices, ${where}`, number(epochs)]), ["digest", (s.digest || "–").slice(0, 12)],
   ];
   $("figures").replaceChildren(...figures.map(([name, value]) => { const box = element("div", ""); box.append(element("b", value), element("span", name)); return box; }));
   chart($("rows"), s.recent.map((r) => r[1]));

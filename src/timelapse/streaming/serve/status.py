@@ -32,6 +32,7 @@ def status(run: Live) -> dict[str, Any]:
         "waiting_rows": waiting[0], "waiting_bytes": waiting[1], "checkpoints": health.checkpoints,
         "compiled": run.compiled, "why_python": run.why_python, "states": list(spec_of(run.program).declared),
         "sinks": [{"sink": text, "epoch": epoch, "error": None if error is None else str(error)} for text, epoch, error in run.sinks],
+        "outrun": health.outrun, "sliced_epochs": run.sliced.epochs, "sliced_rows": run.sliced.rows, "sliced": run.sliced.last, "why_sliced": run.sliced.why,
         "recent": [[c.at, c.rows, c.seconds] for c in recent[-200:]],
     }  # fmt: skip
     if last is not None:
@@ -101,6 +102,19 @@ def metrics(run: Live) -> str:
     )
     put("waiting_bytes", "gauge", "The memory they take.", [("", found["waiting_bytes"])])
     put("checkpoints_total", "counter", "Checkpoints written since the start.", [("", found["checkpoints"])])
+    put(
+        "sliced_epochs_total", "counter", "Epochs processed as time slices since the start, by where.",
+        [(f'{{where="{_label(where)}"}}', epochs) for where, epochs in found["sliced_epochs"].items()],
+    )  # fmt: skip
+    put(
+        "sliced_rows_total",
+        "counter",
+        "Their rows.",
+        [("", found["sliced_rows"])],
+    )
+    put(
+        "outrun", "gauge", "1 where sources have had more than is processed for a while.", [("", bool(found["outrun"]))]
+    )  # fmt: skip
     partitions = found.get("partitions", [])
     for name, what in (
         ("rows", "Rows read"),

@@ -1,0 +1,183 @@
+"""Whether an epoch is processed as time slices, where, and by which plan: what is foretold to be quicker, as far as it was not measured."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from timelapse.analysis import analyse, final_pass
+from timelapse.engine.executor import Executor, LocalExecutor
+from timelapse.env.cores import usable_cores
+from timelapse.env.master import wanted
+from timelapse.model.program import Program
+from timelapse.plan import Plan
+from timelapse.plan.cost import Measured, cost_of
+from timelapse.run.conflicts import plan_of
+from timelapse.run.planning import plan_here
+from timelapse.run.request import Engine
+from timelapse.streaming.arrivals import Taken
+from timelapse.streaming.window import JournalEnd
+
+LEAST_ROWS = 100_000
+"""An epoch of fewer rows is not looked at: slices have their price, whatever the program is."""
+_LEAST_SECONDS = 0.05
+_MOVED = 1e-8
+"""Seconds for each byte of states that go to slices as tables, and come back."""
+_WORTH_IT = 0.9
+_TRUST = 20.0
+"""What was foretold is corrected by what was measured, by so many times at most."""
+_FORGETS = 0.95
+_RESTS = 64
+"""So many epochs at most are not tried after slices did not work."""
+
+
+@dataclass(frozen=True)
+class Slicing:
+    """Which epochs are processed as time slices, and how. `rows`: those of so many rows or more; 0: none; None: those of which it is foretold that they
+    take less time so. `slices`, `strategy`: as `tl.replay` takes them. `engine`: "spark" is Spark's executors, on a session that is started where
+    there is none; "local" this process; "auto" a session where there is one."""
+
+    rows: int | None = None
+    slices: int | None = None
+    strategy: str | Mapping[str, str] | None = None
+    engine: Engine = "auto"
+
+
+IN_KERNEL = Slicing(0)
+"""All epochs go through the open kernel."""
+
+
+@dataclass(frozen=True)
+class Way:
+    """How rows are processed as slices: by whom, and by which plan."""
+
+    executor: Executor
+    plan: Plan
+
+
+@dataclass
+class _Speed:
+    """How much longer than foretold something takes. Where it is not done for long, what was foretold counts again."""
+
+    factor: float = 1.0
+    foretold: float = 0.0
+    measured: bool = False
+
+    def took(self, seconds: float) -> None:
+        if self.foretold > 0:
+            found = min(_TRUST, max(1 / _TRUST, seconds / self.foretold))
+            # What is slow once may have been started or compiled then.
+            self.factor = (self.factor + found) / 2 if self.measured and found > self.factor else found
+            self.measured, self.foretold = True, 0.0
+
+    def forget(self) -> None:
+        self.factor **= _FORGETS
+
+
+@dataclass
+class Choosing:
+    """Chooses for the epochs of a program, one after the other."""
+
+    program: Program
+    slicing: Slicing
+    why: str = ""
+    """Why the last epoch of many rows went where it went, for people."""
+    kernel: _Speed = field(default_factory=_Speed)
+    slices: _Speed = field(default_factory=_Speed)
+    _sampled: dict[str, Measured | None] = field(default_factory=dict)
+    _plans: dict[tuple[str, int], Plan] = field(default_factory=dict)
+    _executors: dict[str, Executor] = field(default_factory=dict)
+    _moved: float = 0.0
+    _failed: int = 0
+    _rest: int = 0
+
+    def in_kernel(self, seconds: float) -> None:
+        """The open kernel took the rows that were looked at last, and so long."""
+        if self.kernel.foretold:
+            self.kernel.took(seconds)
+            self.slices.forget()
+
+    def in_slices(self, seconds: float) -> None:
+        """Slices did."""
+        self.slices.took(max(_LEAST_SECONDS, seconds - self._moved))
+        self.kernel.forget()
+        self._failed, self.kernel.foretold = 0, 0.0
+
+    def failed(self) -> None:
+        """Slices did not work: some epochs are not tried, more each time."""
+        self._failed += 1
+        self._rest, self.kernel.foretold = min(_RESTS, 1 << self._failed), 0.0
+
+    def way(self, taken: Taken, own: JournalEnd, *, compiled: bool, state_bytes: int) -> Way | None:
+        """How an epoch's rows, which are `own`, are processed as slices; None where the open kernel takes them, which is `compiled`.
+
+        `state_bytes`: what the program's states take. Raises SetupError where Spark is asked for and cannot be started.
+        """
+        self.kernel.foretold = self.slices.foretold = 0.0
+        if self._rest and self.slicing.rows is None:
+            self._rest -= 1
+            return None
+        counts = {name: table.num_rows for name, table in taken.tables.items()}
+        executor, plan = self._settled(own, counts)
+        if self.slicing.rows is not None:
+            self.why = f"it has {self.slicing.rows:,} rows or more, as was asked for"
+            return Way(executor, plan)
+        here = cost_of(final_pass(analyse(self.program)), counts, compiled=compiled).seconds
+        there = plan.ratio() * plan.law.serial_seconds
+        self._moved = state_bytes * _MOVED
+        self.kernel.foretold = here
+        if plan.mode == "chain":
+            self.why = "in one process it would be a single task, which is what the open kernel is"
+            if not compiled and self.slicing.engine != "local" and executor.cores < 2 and usable_cores() > 1:
+                self.why = "handlers run as Python, which only processes of Spark do side by side, and no session is there: engine= (--engine) spark"
+            return None
+        if not self.kernel.measured:
+            self.why = "the first one of so many rows, by which the open kernel is measured"
+            return None
+        here, there = here * self.kernel.factor, there * self.slices.factor + self._moved
+        pays = there < _WORTH_IT * here
+        self.why = f"for {taken.rows:,} rows slices are foretold to take {there:,.1f} s, the open kernel {here:,.1f} s"
+        if pays:
+            self.slices.foretold = plan.ratio() * plan.law.serial_seconds
+        return Way(executor, plan) if pays else None
+
+    def _settled(self, own: JournalEnd, counts: Mapping[str, int]) -> tuple[Executor, Plan]:
+        asked, analysis, size = self.slicing, analyse(self.program), own.count.bit_length()
+
+        def make(cores: int, threads: int) -> Plan:
+            return plan_of(
+                self.program, analysis, own, counts, cores=cores, threads=threads, slices=asked.slices, force=asked.strategy,
+                known=self._sampled,
+            )  # fmt: skip
+
+        spark = self._spark()
+        if spark is not None:
+            if ("spark", size) not in self._plans:
+                self._plans["spark", size] = make(spark.cores, spark.threads)
+            return spark, self._plans["spark", size]
+        cores = usable_cores()
+        if ("local", size) not in self._plans:
+            found = plan_here(make, cores, own.count, asked=False, forced=True)
+            assert found is not None
+            self._plans["local", size] = found[0]
+        if "local" not in self._executors:
+            self._executors["local"] = LocalExecutor(threads=cores)
+        return self._executors["local"], self._plans["local", size]
+
+    def _spark(self) -> Executor | None:
+        """Spark's executors, where they are there or asked for."""
+        from timelapse.env.spark_session import existing, session
+
+        if self.slicing.engine == "local":
+            return None
+        found = existing()
+        if found is None and (self.slicing.engine == "spark" or wanted() is not None):
+            found = session()
+        if found is None:
+            return None
+        key = f"spark {id(found)}"
+        if key not in self._executors:
+            from timelapse.engine.spark_executor import SparkExecutor
+
+            self._executors[key] = SparkExecutor(found)
+        return self._executors[key]
