@@ -270,7 +270,7 @@ def test_what_is_quicker_is_chosen() -> None:
     assert choosing.way(taken, own, compiled=False, state_bytes=0) is None
     assert "single task" in choosing.why
     choosing = Choosing(program, Slicing(strategy="staged"))
-    choosing._executors["local"] = two = LocalExecutor(threads=2)
+    choosing._here = two = LocalExecutor(threads=2)
     choosing._plans["local", rows.bit_length()] = plan_of(
         program, analyse(program), own, {"Hit": rows}, cores=4, threads=1, force="staged", known={}
     )

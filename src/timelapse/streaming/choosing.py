@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from timelapse.analysis import analyse, final_pass
 from timelapse.engine.executor import Executor, LocalExecutor
@@ -17,6 +18,9 @@ from timelapse.run.planning import plan_here
 from timelapse.run.request import Engine
 from timelapse.streaming.arrivals import Taken
 from timelapse.streaming.window import JournalEnd
+
+if TYPE_CHECKING:
+    from timelapse.engine.spark_executor import SparkExecutor
 
 LEAST_ROWS = 100_000
 """An epoch of fewer rows is not looked at: slices have their price, whatever the program is."""
@@ -80,13 +84,16 @@ class Choosing:
 
     program: Program
     slicing: Slicing
+    shared: bool = True
+    """Whether the run lies on a disk, which executors of other machines may see."""
     why: str = ""
     """Why the last epoch of many rows went where it went, for people."""
     kernel: _Speed = field(default_factory=_Speed)
     slices: _Speed = field(default_factory=_Speed)
     _sampled: dict[str, Measured | None] = field(default_factory=dict)
     _plans: dict[tuple[str, int], Plan] = field(default_factory=dict)
-    _executors: dict[str, Executor] = field(default_factory=dict)
+    _executors: dict[str, SparkExecutor] = field(default_factory=dict)
+    _here: LocalExecutor = field(default_factory=lambda: LocalExecutor(threads=usable_cores()))
     _moved: float = 0.0
     _failed: int = 0
     _rest: int = 0
@@ -160,11 +167,9 @@ class Choosing:
             found = plan_here(make, cores, own.count, asked=False, forced=True)
             assert found is not None
             self._plans["local", size] = found[0]
-        if "local" not in self._executors:
-            self._executors["local"] = LocalExecutor(threads=cores)
-        return self._executors["local"], self._plans["local", size]
+        return self._here, self._plans["local", size]
 
-    def _spark(self) -> Executor | None:
+    def _spark(self) -> SparkExecutor | None:
         """Spark's executors, where they are there or asked for."""
         from timelapse.env.spark_session import existing, session
 
@@ -180,4 +185,5 @@ class Choosing:
             from timelapse.engine.spark_executor import SparkExecutor
 
             self._executors[key] = SparkExecutor(found)
-        return self._executors[key]
+        executor = self._executors[key]
+        return executor if self.shared or executor.is_local else None

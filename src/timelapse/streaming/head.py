@@ -19,7 +19,7 @@ import msgspec
 import numpy as np
 import pyarrow as pa
 
-from timelapse.errors import Place, RunError
+from timelapse.errors import Place, RunError, StorageError
 from timelapse.ids import INT64_MIN
 from timelapse.kernels.base import Abandoned, quarantined_table
 from timelapse.log.types import EventType

@@ -32,8 +32,9 @@ from timelapse.streaming.filters import Filter, read_filter
 from timelapse.streaming.format import Epoch
 from timelapse.streaming.handover import Origin, origin_of
 from timelapse.streaming.head import Head
+from timelapse.streaming.health import Health
 from timelapse.streaming.lease import EVERY
-from timelapse.streaming.loop import Health, Loop, Timing
+from timelapse.streaming.loop import Loop, Timing
 from timelapse.streaming.opening import (
     begin_run,
     event_classes,

@@ -7,7 +7,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 from timelapse.errors import StorageError, TimelapseError
@@ -22,6 +22,7 @@ from timelapse.streaming.correcting import Corrector
 from timelapse.streaming.filters import Filter
 from timelapse.streaming.format import Epoch
 from timelapse.streaming.head import Head
+from timelapse.streaming.health import Committed, Health
 from timelapse.streaming.place import RunPlace
 from timelapse.streaming.rows import Batch
 from timelapse.streaming.sinks.base import Follower
@@ -39,7 +40,6 @@ _LOOK = 0.05
 """Seconds after which sources that do not say when rows come are asked again, where an epoch waits for rows."""
 _WHOLE_AFTER = 8
 """After so many checkpoints of changes a whole one is written."""
-_REMEMBERED = 512
 _FOLLOW = 0.2
 """Seconds after which a standby looks for further epochs."""
 _BEHIND = 30.0
@@ -62,36 +62,6 @@ class Timing:
     correct_rows: int | None = None
     standby: float | None = None
     """Follow another process, and take over once it has not been heard of for so long; None: begin at once."""
-
-
-@dataclass(frozen=True)
-class Committed:
-    """One committed epoch, for who watches. `seconds`: from the moment its first rows were asked for to the commit."""
-
-    epoch: Epoch
-    rows: int
-    read: int
-    seconds: float
-    at: float
-
-
-@dataclass
-class Health:
-    """How a live run goes."""
-
-    state: str = "starting"
-    """starting, standby, running, waiting (the place takes no epoch), paused, ended, stopped, failed."""
-    problem: str = ""
-    recent: deque[Committed] = field(default_factory=lambda: deque(maxlen=_REMEMBERED))
-    rows: int = 0
-    read: int = 0
-    """Rows journalled and read since it was started."""
-    checkpoints: int = 0
-    started: float = 0.0
-    outrun: str = ""
-    """By how much sources are ahead, where they have had more than is processed for a while."""
-    caught_up: float | None = None
-    """When all was processed that sources had: the moment from replaying a backlog to live (wall clock, seconds)."""
 
 
 class Stopped(Exception):

@@ -97,7 +97,7 @@ class Spread:
     ) -> None:  # fmt: skip
         self._place, self._program, self._types, self._slicing = place, program, tuple(types), slicing
         self._quarantine, self._tell, self._folder = quarantine, tell, folder
-        self._choosing = Choosing(program, slicing)
+        self._choosing = Choosing(program, slicing, isinstance(place, LocalPlace))
         self._least = LEAST_ROWS if slicing.rows is None else slicing.rows
         self.told = Told()
 
