@@ -20,6 +20,7 @@ from timelapse.log import MemoryLog
 from timelapse.model.program import spec_of
 from timelapse.moments import time_text
 from timelapse.run import Run, replay
+from timelapse.trace import passing
 from timelapse.trace.through import Through
 
 
@@ -81,3 +82,65 @@ def _answers(patch: pytest.MonkeyPatch) -> Callable[[], int]:
 
     patch.setattr(Through, "observed", counting)
     return lambda: count
+
+
+TICKING = """
+import timelapse as tl
+
+class Seen(tl.Event):
+    who: int
+
+class Out(tl.Record):
+    who: int
+    n: int
+
+class P(tl.Program):
+    owner: tl.Value[int, int] = tl.state(default=0)
+    count: tl.Counter[int]
+    asked: tl.Counter[int]
+
+    @tl.on(Seen)
+    def see(self, e: Seen) -> None:
+        self.count[self.owner[e.who]] += 1
+        self.owner[e.who] = (e.who + self.owner[e.who]) % 3
+
+    @tl.every(5 * tl.SECOND)
+    def tell(self) -> None:
+        for who, n in self.count.last(7 * tl.SECOND).items():
+            self.emit(Out(who=who, n=n))
+            {writes}
+"""
+
+
+@pytest.mark.parametrize("writes", [False, True])
+def test_ticks_that_write_nothing_are_left_out(writes: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """They may go over every key, which takes longer than all events; and who wrote a key is found without their statements."""
+    monkeypatch.setattr(build, "_get", lambda text, *, compile_it: emulated(text))
+    ways: list[passing.Passing] = []
+    go = passing.Passing.go
+
+    def noting(way: passing.Passing, *args: Any) -> None:
+        ways.append(way)
+        go(way, *args)
+
+    monkeypatch.setattr(passing.Passing, "go", noting)
+    program = load_source(TICKING.format(writes="self.asked[1] += n" if writes else "pass"))()
+    (event,) = spec_of(program).events
+    events = [event(who=n % 5, ts=n * 300_000) for n in range(60)]
+    run = replay(program, MemoryLog(events, [event]), spark=False)
+    out = f"Out@{time_text(15_000_000).replace(' ', 'T')}"
+
+    def told() -> str:
+        return json.dumps([
+            alike(run.why(out).to_json()), run.history("count", 1, at=13_000_000).to_json(), run.history("count", 2).to_json(),
+        ])  # fmt: skip
+
+    with monkeypatch.context() as patch:
+        patch.setenv(SWITCH, "native")
+        without_few(patch)
+        mine = told()
+    by_the_loop(monkeypatch)
+    assert mine == told()
+    assert len(ways) > 2
+    assert [way for way in ways if way.kernel.unit.ticking and way.ticks] == (ways[:1] if writes else [])
+    assert any(not way.kernel.unit.ticking for way in ways)

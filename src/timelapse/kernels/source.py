@@ -32,6 +32,8 @@ class Source:
     """The `end` of the slice before; None for the first."""
     is_last: bool = False
     """Whether nothing comes after it."""
+    ticks: bool = True
+    """Whether ticks whose handlers are compiled happen in it."""
 
     def events(self) -> Iterator[Event]:
         if not self.classes:

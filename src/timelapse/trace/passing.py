@@ -13,6 +13,7 @@ import numpy as np
 from timelapse.errors import HandlerError, ReplayError, TimelapseError
 from timelapse.ids import Phase
 from timelapse.kernels.base import Abandoned
+from timelapse.kernels.native.leaving import TooOften
 from timelapse.kinds.base import ABSENT
 from timelapse.kinds.grouped import Under
 from timelapse.model.events import Event
@@ -53,11 +54,15 @@ class Stepped:
         """How many steps it has."""
         return self._batch.events
 
-    @property
+    @cached_property
     def times(self) -> Seqs:
         """Their times."""
-        assert self._batch.when is not None
-        return self._batch.when
+        if self._batch.when is not None:
+            return self._batch.when
+        found = np.zeros(self.count, np.int64)  # a pass of log events alone
+        for kind, _ in self._seqs():
+            found[self._batch.kinds == kind] = self._batch.arrays[2 * kind]
+        return found
 
     @cached_property
     def roots(self) -> Seqs:
@@ -129,12 +134,22 @@ class Stepped:
 
 
 class Passing:
-    """One way through all steps of events seq < `hi`, up to a time. Raises Uncompiled."""
+    """One way through all steps of events seq < `hi`, up to a time; through those that matter to some states, if these are given.
+    Raises Uncompiled."""
 
-    def __init__(self, past: WholePast, hi: int, end: int, thin: Thinned | None = None) -> None:
+    def __init__(
+        self, past: WholePast, hi: int, end: int, thin: Thinned | None = None, states: Collection[str] | None = None,
+        *, ticks: bool = True,
+    ) -> None:  # fmt: skip
+        """`ticks`: whether those are asked for that write nothing."""
         self._past = past
-        self.kernel, self._source = past.stepping(hi, end, thin)
+        self.kernel, self._source = past.stepping(hi, end, thin, states, ticks=ticks)
         self._count = hi if thin is None else len(thin.seqs)
+
+    @property
+    def ticks(self) -> bool:
+        """Whether ticks happen on it."""
+        return self._source.ticks
 
     def go(self, stops: Callable[[Stepped], Iterable[tuple[int, Callable[[], bool]] | None]]) -> None:
         """Go through it. `stops`: see NativeKernel.walk."""
@@ -148,9 +163,14 @@ class Passing:
 
         with self._past.going(self._count) as tick:
             try:
-                self.kernel.walk_steps(self._source, here, tick)
+                if self.kernel.unit.steps:
+                    self.kernel.walk_steps(self._source, here, tick)
+                else:
+                    self.kernel.walk(self._source.chunks(), self._source.event, here, tick)
             except Abandoned as why:
                 raise Uncompiled(why.reason) from why
+            except TooOften as why:
+                raise Uncompiled("too many events leave the compiled function") from why
             except HandlerError as failure:
                 raise ReplayError(
                     "a handler failed where it did not fail before", hint=str(failure), code="TL607"
@@ -289,7 +309,7 @@ class _Newest:
 
     def _pass(self, stops: Callable[[Stepped], Seqs]) -> dict[Place, list[_Stretch]]:
         """Go through the log: between which stops each place was written, in order."""
-        passing = Passing(self._past, self._hi, self._end, self._thin)
+        passing = Passing(self._past, self._hi, self._end, self._thin, {name for name, _ in self._places})
         if passing.kernel.unit.ticks and self._past.ticks_write({name for name, _ in self._places}):
             raise Uncompiled("ticks may have written it")  # they are no steps of a batch
         found: dict[Place, list[_Stretch]] = {place: [] for place in self._places}

@@ -88,7 +88,7 @@ class Through:
 
     def _before(self, at: int) -> NativeKernel:
         """A kernel that has done everything before a time."""
-        passing = Passing(self._past, self._past.reader.seq_at(at), at - 1)
+        passing = Passing(self._past, self._past.reader.seq_at(at), at - 1, ticks=False)
         passing.go(lambda batch: ())
         return passing.kernel
 
@@ -102,7 +102,7 @@ class Through:
         given = events_at(past.reader, past.program, sorted(target.seqs))
         last = max([*target.ticks, *(e.ts + past.longest_lag for e in given.values())])
         end = min(last, past.last_step if target.before is None else min(past.last_step, target.before - 1))
-        passing = Passing(past, past.reader.seq_at(end + 1), end)
+        passing = Passing(past, past.reader.seq_at(end + 1), end, ticks=bool(target.ticks))
         if target.ticks and passing.kernel.unit.ticks:
             raise Uncompiled("ticks are looked at together with events")  # they are no steps of a batch
         wanted = np.asarray(sorted(target.seqs), np.int64)

@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from timelapse.analysis import PassProgram, analyse, final_pass
+from timelapse.analysis import PassProgram, analyse, build_pass, final_pass
 from timelapse.env.machine import cores
 from timelapse.kernels.base import Abandoned, Tick
 from timelapse.kernels.choose import COLD_EVENTS, FLAT_EVENTS, WARM_EVENTS, SliceKernel, choice, repeated
 from timelapse.kernels.source import Source
-from timelapse.kernels.walk import WAYS, Visit, Walk
+from timelapse.kernels.walk import WAYS, Visit, Walk, slower_start
 from timelapse.kinds.grouped import Grouped
 from timelapse.log.reader import EventReader
 from timelapse.log.types import heard
@@ -147,22 +147,41 @@ class WholePast(FromBeginning):
             else found or "for so few events machine code is not worth loading"
         )
 
-    def stepping(self, hi: int, end: int, thin: Thinned | None = None) -> tuple[NativeKernel, Source]:
-        """A kernel for all steps up to a time, and what it reads: events seq < `hi`, or those of them that are left. Raises Uncompiled."""
-        work = self._work
+    def cut(self, states: Collection[str], events: int) -> PassProgram:
+        """What runs where so many events are gone through for who wrote these states: the statements that they need. A tick that goes over
+        all keys to put them out takes longer than all else."""
+        if self.run.manifest.quarantined or self._analysis.opaque:
+            return self._work
+        cut = build_pass(self._analysis, "look", sorted(states), ())
+        slower = slower_start(self.program, cut, self._work, events)
+        return self._work if slower or not choice(self.program, cut, final=False).compiled else cut
+
+    def stepping(
+        self, hi: int, end: int, thin: Thinned | None = None, states: Collection[str] | None = None, *, ticks: bool = True
+    ) -> tuple[NativeKernel, Source]:  # fmt: skip
+        """A kernel for all steps up to a time, and what it reads: events seq < `hi`, or those of them that are left. `states`: those that
+        are asked for; None: any. `ticks`: whether those are asked for that write nothing. Raises Uncompiled."""
+        work = self._work if states is None else self.cut(states, hi)
         # A question goes this way several times, and what is left else is the serial loop: machine code that is there is
         # worth loading sooner, and the compiler worth waiting for.
         share = max(hi, WARM_EVENTS) if hi >= FLAT_EVENTS else hi
         with repeated(WAYS if hi >= WARM_EVENTS else 1):
             kernel = SliceKernel(
-                self.program, work, {}, hi, final=True, prefetch=cores() > 1, alone=True, rows=False, asked=(), share=share
+                self.program, work, {}, hi, final=work is self._work, prefetch=cores() > 1, alone=True, rows=False, asked=(), share=share
             )  # fmt: skip
         _, native = kernel.parts
-        if native is None or not native.unit.steps:
+        if native is None or (work is self._work and not native.unit.steps):
             raise Uncompiled(self._why_python(work, kernel.why_python))
         classes = {c.__name__: c for c in heard(self.spec, self.reader.types) if c.__name__ in work.columns}
         reader = self.reader if thin is None else thin
-        return native, Source(reader, 0, hi, classes, work.columns, begin=self.reader.ts_first, end=end)
+        return native, Source(
+            reader, 0, hi, classes, work.columns, begin=self.reader.ts_first, end=end, ticks=ticks or self._ticks_matter
+        )  # fmt: skip
+
+    @cached_property
+    def _ticks_matter(self) -> bool:
+        """Whether a tick may write anything, or send what does."""
+        return any(use.what == "derive" for use in self.spec.times) or self.ticks_write(self.spec.states)
 
     def going(self, events: int) -> AbstractContextManager[Tick]:
         """Progress through so many events of the log."""

@@ -119,7 +119,7 @@ def _up_to(streams: list[_Stream], limit: int) -> Iterator[dict[str, pa.Table]]:
 
 def with_ticks(chunks: Iterator[Chunk], program: Program, source: Source, unit: Unit) -> Iterator[Chunk]:
     """The chunks with the ticks of compiled handlers among their steps."""
-    if not unit.ticking:
+    if not unit.ticking or not source.ticks:
         yield from chunks
         return
     ticks = _Called(Ticks(program, source, {t.place for t in unit.ticking.values()}), unit)
