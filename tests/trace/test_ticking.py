@@ -125,7 +125,7 @@ def test_ticks_that_write_nothing_are_left_out(writes: bool, monkeypatch: pytest
 
     monkeypatch.setattr(passing.Passing, "go", noting)
     program = load_source(TICKING.format(writes="self.asked[1] += n" if writes else "pass"))()
-    (event,) = spec_of(program).events
+    event: Any = spec_of(program).events[0]
     events = [event(who=n % 5, ts=n * 300_000) for n in range(60)]
     run = replay(program, MemoryLog(events, [event]), spark=False)
     out = f"Out@{time_text(15_000_000).replace(' ', 'T')}"

@@ -76,14 +76,16 @@ class Moment:
 
 def slower_start(program: Program, work: PassProgram, known: PassProgram, events: int) -> bool:
     """Whether a pass over so many events waits for the compiler, or runs as Python, where a final pass that is `known` does not."""
-    from timelapse.kernels.choose import choice, uncompiled
+    from timelapse.kernels.choose import COLD_EVENTS, choice, uncompiled
 
-    if events >= _PATIENT and choice(program, work, final=False).compiled:
+    compiles = [choice(program, w, final=final).compiled for w, final in ((known, True), (work, False))]
+    if events >= _PATIENT and compiles[1]:
         return False
+    if compiles == [True, False] and WAYS * events >= COLD_EVENTS:
+        return True  # the compiler is waited for
     ready = [
         not any(uncompiled(program, [(w, events, final)])) for w, final in ((known, True), (work, False))
     ]
-    compiles = [choice(program, w, final=final).compiled for w, final in ((known, True), (work, False))]
     return compiles[0] and ready[0] and not (compiles[1] and ready[1])
 
 

@@ -11,6 +11,7 @@ import pyarrow as pa
 
 from timelapse.errors import TimelapseError, UsageError
 from timelapse.ids import Phase
+from timelapse.kernels.lowered import lowered_once
 from timelapse.kernels.walk import Moment
 from timelapse.kinds.base import ABSENT, UNKEYED, StateSpec
 from timelapse.kinds.sum import shown_amount
@@ -157,6 +158,7 @@ def _column(values: list[Any]) -> pa.Array:
 
 
 @in_usual_context
+@lowered_once()
 def history(
     run: Run,
     state: str,

@@ -6,7 +6,7 @@ import bisect
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from itertools import groupby
-from typing import Any
+from typing import Any, NamedTuple
 
 import pyarrow as pa
 
@@ -38,6 +38,16 @@ _ALONE = 2048
 """Keys that are looked up one by one in what a slice begins with."""
 
 
+class _Thin(NamedTuple):
+    """What the events that matter were found for. `work`: which pass."""
+
+    lo: int
+    hi: int
+    places: frozenset[Place]
+    seqs: frozenset[int]
+    work: int
+
+
 class Past:
     """A run's slices, to be gone through again. Start states are read once."""
 
@@ -53,6 +63,7 @@ class Past:
         self._starts: dict[int, dict[str, pa.Table]] = {}
         self._columns: Columns | None = None
         self._focus: Focus | None = None
+        self._last_thin: tuple[_Thin, Thinned | None] | None = None
         self.slow = 0
         """Events that were gone through as Python."""
         self.deep: set[str] = set()
@@ -256,7 +267,7 @@ class Past:
         reader = None
         if stops and places is not None:
             work = self._work if whole else self.work(states, stops[-1] - self.cuts[slice_id])
-            reader = thinned(self, self.cuts[slice_id], stops[-1], places, events, work.columns)
+            reader = self._thinned(self.cuts[slice_id], stops[-1], frozenset(places), events, work)
         if reader is not None:
             try:
                 self._pass(slice_id, reader, stops, visit, states, whole=whole)
@@ -264,6 +275,22 @@ class Past:
             except (TimelapseError, Uncompiled):
                 pass  # it does not run alone
         self._pass(slice_id, self.reader, stops, visit, states, whole=whole)
+
+    def _thinned(
+        self, lo: int, hi: int, places: frozenset[Place], events: Collection[Event], work: PassProgram
+    ) -> Thinned | None:
+        """See `thinned`: what was found for a way serves the next ones, which go no further and look at no more."""
+        seqs = frozenset(event.seq for event in events)
+        if self._last_thin is not None:
+            known, found = self._last_thin
+            if (known.lo, known.work) == (lo, id(work)) and hi <= known.hi and seqs <= known.seqs:
+                if found is None and (hi, places, seqs) == (known.hi, known.places, known.seqs):
+                    return None
+                if found is not None and places <= known.places:
+                    return found
+        found = thinned(self, lo, hi, places, events, work.columns)
+        self._last_thin = _Thin(lo, hi, places, seqs, id(work)), found
+        return found
 
     def _pass(
         self, slice_id: int, reader: EventReader, stops: Sequence[int], visit: Visit, states: Collection[str] | None,
