@@ -14,6 +14,7 @@ from benchmarks import (
     hosts,
     ingest,
     keyed,
+    latency,
     limits,
     look,
     replays,
@@ -50,6 +51,7 @@ SUITES: dict[str, tuple[Callable[[Settings], Report], float]] = {
     "look": (look.looking, 1),
     "memory": (growing.memory, 4),
     "ingest": (ingest.ingest, 3),
+    "live": (latency.latency, 3),
 }
 """Each benchmark and its share of the time."""
 QUICK: dict[str, float] = {

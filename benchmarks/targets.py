@@ -92,6 +92,13 @@ TARGETS: tuple[Target, ...] = (
     Target(
         "of what was measured the simulation is off, at worst", 0.15, _of("hosts", "simulation off at worst")
     ),
+    Target(
+        "live, 200,000 rows/s, trigger 500 ms: p99 in ms", 2000, _of("live", "200000 rows/s, 500ms: p99_ms")
+    ),
+    Target(
+        "live, 20,000 rows/s, trigger 500 ms: p99 in ms", 1000, _of("live", "20000 rows/s, 500ms: p99_ms")
+    ),
+    Target("live, 20,000 rows/s, trigger 10 ms: p99 in ms", 50, _of("live", "20000 rows/s, 10ms: p99_ms")),
     Target("times faster than plain Python", 15, _of("rivals", "python / timelapse"), least=True),
     Target("times faster than Polars", 2, _of("rivals", "polars / timelapse"), least=True),
     Target("times faster than DuckDB", 3, _of("rivals", "duckdb / timelapse"), least=True),

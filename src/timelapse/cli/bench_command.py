@@ -32,7 +32,7 @@ def bench(
         list[str] | None,
         typer.Argument(
             metavar="[NAME...]",
-            help="rivals, text, slices, edit, compare, compile, zipf, sizes, cores, keyed, conflict, windows, ledger, grepsum, toll, scale, look, memory, ingest. Default: all.",
+            help="rivals, text, slices, edit, compare, compile, zipf, sizes, cores, keyed, conflict, windows, ledger, grepsum, toll, scale, hosts, limits, look, memory, ingest, live. Default: all.",
         ),
     ] = None,
     events: Annotated[int, typer.Option(help="Events of the log.")] = 10_000_000,
