@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import random
+from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+import pyarrow.parquet as pq
 import pytest
 
 import timelapse as tl
+from tests.depth import deep
 from timelapse.errors import LogError
 from timelapse.frames import portions
+from timelapse.frames.tables import Rows
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -195,10 +200,54 @@ def test_in_portions_it_is_the_same_log(
         assert len(list((tmp_path / name / "segments").iterdir())) == len(made.manifest.segments) > 1
 
 
-def test_outputs_of_one_time_stay_together(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_outputs_of_one_time_in_portions(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """However small portions are to be: their order is by phase and seq too."""
     votes = [Vote(who=n, for_whom=n % 2, note=str(n), ts=n // 9) for n in range(60)]
     run = tl.replay(First, votes, out=tmp_path / "run", slices=4, spark=False)
     whole = tl.Log.from_run(run, MAPPING, origin="cause", spark=False)
     monkeypatch.setattr(portions, "PORTION_BYTES", 1)
     assert tl.Log.from_run(run, MAPPING, origin="cause", spark=False).id == whole.id
+
+
+class Burst(tl.Program):
+    """Everything at one time, and a little before and after."""
+
+    @tl.on(Vote)
+    def go(self, v: Vote) -> None:
+        self.emit(Seen(who=v.who))
+        if v.who % 2:
+            self.emit(Raised(who=v.who, note=v.note, times=[v.ts]))
+
+
+def _groups(self: Rows, number: int) -> Any:
+    """Row groups of a file that is not what the run wrote."""
+    found = pq.read_metadata(self.files[number])
+    return found.num_rows, [found.row_group(i) for i in range(found.num_row_groups)]
+
+
+@pytest.mark.parametrize("seed", range(deep(6)))
+def test_outputs_of_one_time_are_cut_too(seed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The log is the same, no portion has more than its share and a part of each type, and each part is read for few of them."""
+    rng = random.Random(seed)
+    times = sorted(rng.choice([5, 5, 5, 5, rng.randrange(12)]) for _ in range(400))
+    votes = [Vote(who=n % 3, for_whom=0, note=f"n{n}", ts=ts) for n, ts in enumerate(times)]
+    run = tl.replay(Burst, votes, tmp_path / "run", slices=rng.choice([1, 4]), spark=False)
+    wanted = tl.Log.from_run(run, MAPPING, origin="cause")
+    for part in (tmp_path / "run" / "outputs").rglob("*.parquet"):
+        pq.write_table(pq.read_table(part), part, row_group_size=rng.choice([3, 17]))
+    of = Rows.of
+
+    def unsealed(*args: Any) -> Rows:
+        rows = of(*args)
+        return replace(rows, sums=(None,) * len(rows.files))
+
+    monkeypatch.setattr(Rows, "groups", _groups)
+    monkeypatch.setattr(Rows, "of", unsealed)
+    monkeypatch.setattr(portions, "PORTION_BYTES", 700)
+    found = portions.portions(run, {"Raised": run.schema("Raised"), "Seen": run.schema("Seen")})
+    assert sum(p.stored("Seen").num_rows for p in found) == run.counts["Seen"]
+    largest = max(p.bytes for one in found for _, own in one.parts.values() for p in own)
+    for one in found:
+        assert sum(p.bytes for _, own in one.parts.values() for p in own) <= 700 + 4 * largest
+    assert len(found) > 5
+    assert tl.Log.from_run(run, MAPPING, origin="cause").id == wanted.id

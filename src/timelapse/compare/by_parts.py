@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import itertools
 import pickle
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -170,9 +170,14 @@ def _together(groups: list[Found]) -> Found:
     return Found.of(Matching(np.sort(only_a), np.sort(only_b), left[order], right[order]))
 
 
-def taken(asked: Sequence[tuple[InFiles, I64]], jobs: Jobs, what: str) -> list[pa.Table]:
-    """Rows of sides by their numbers, in the order of these. Raises UsageError (TL849) where they take more than the driver's
-    share."""
+def taken(
+    asked: Sequence[tuple[InFiles, I64]],
+    jobs: Jobs,
+    what: str,
+    refused: Callable[[str], UsageError] | None = None,
+) -> list[pa.Table]:
+    """Rows of sides by their numbers, in the order of these. Raises UsageError (TL849; what `refused` makes) where they take more than the
+    driver's share."""
     parts: list[tuple[InFiles, Piece, I64]] = []
     orders, ends = [], []
     for side, rows in asked:
@@ -189,7 +194,9 @@ def taken(asked: Sequence[tuple[InFiles, I64]], jobs: Jobs, what: str) -> list[p
         ends.append(len(parts))
     size = sum(len(own) * (piece.bytes // piece.rows) for _, piece, own in parts)
     if size > (share := memory_alone() // 4):
-        raise too_many(f"{what} take about {size >> 20:,} MB, and its share is {share >> 20:,} MB")
+        raise (refused or too_many)(
+            f"{what} take about {size >> 20:,} MB, and its share is {share >> 20:,} MB"
+        )
 
     def work(part: int) -> bytes:
         side, piece, own = parts[part]

@@ -10,9 +10,9 @@ are one part each.
 from __future__ import annotations
 
 import pickle
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple, TypeVar
+from typing import TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -20,13 +20,14 @@ import pyarrow.compute as pc
 
 from timelapse.compare.by_parts import bytes_table, groups_of, table_bytes, too_many
 from timelapse.compare.labels import I64, Bools, codes_of, lanes_of
-from timelapse.compare.sides import Held, InFiles, Side
+from timelapse.compare.sides import Held, InFiles, Side, parts_of, read_part
 from timelapse.compare.tallies import F64, Tally, tallies, tally
-from timelapse.env.jobs import Jobs, Piece
+from timelapse.env.jobs import InMemory, Jobs, Piece
 from timelapse.env.machine import memory_alone
 from timelapse.errors import UsageError
 from timelapse.frames.tables import Piece as Part
 from timelapse.ids import DAY, INT64_MAX
+from timelapse.tables.known import Known
 from timelapse.tables.loops import U64
 from timelapse.tables.rowhash import both_lanes, one_array
 
@@ -35,26 +36,6 @@ NEVER = INT64_MAX
 NONE = "(none)"
 _SEED = 0x76616C7565
 _CODE, _LOW, _HIGH, _ROW = "@code", "@low", "@high", "@row"
-
-
-class Known(NamedTuple):
-    """The items that have a label, by the hashes of their keys; `order`: their numbers, by the low lane."""
-
-    low: U64
-    high: U64
-    order: I64
-
-    @classmethod
-    def of(cls, low: U64, high: U64) -> Known:
-        return cls(low, high, np.argsort(low, kind="stable"))
-
-    def codes(self, low: U64, high: U64) -> I64:
-        """The number of each item; -1 for one without a label."""
-        if not len(self.order):
-            return np.full(len(low), -1, np.int64)
-        at = np.minimum(np.searchsorted(self.low[self.order], low), len(self.order) - 1)
-        codes = self.order[at]
-        return np.where((self.low[codes] == low) & (self.high[codes] == high), codes, -1)
 
 
 @dataclass(frozen=True)
@@ -168,25 +149,6 @@ def add_all(found: dict[K, Tally], more: dict[K, Tally]) -> None:
         found.setdefault(key, Tally()).add(own)
 
 
-class InMemory:
-    """Jobs over tables that this process holds."""
-
-    spread = 1
-    text = "this process"
-
-    def each(self, work: Callable[[int], bytes], parts: int, what: str) -> list[bytes]:
-        return [work(part) for part in range(parts)]
-
-    def grouped(
-        self, send: Callable[[int], Iterable[Piece]], parts: int, receive: Callable[[list[bytes]], bytes], groups: int, what: str
-    ) -> list[bytes]:  # fmt: skip
-        pieces: dict[int, list[bytes]] = {}
-        for part in range(parts):
-            for group, data in send(part):
-                pieces.setdefault(group, []).append(data)
-        return [receive(own) for own in pieces.values()]
-
-
 class Outputs:
     """The outputs of a record type in both runs."""
 
@@ -199,19 +161,16 @@ class Outputs:
         self._sides = sides if files else tuple(Held(s.table()) for s in sides)
         self._parts: list[tuple[int, Part | None]] = []
         for side, own in enumerate(self._sides):
-            pieces = own.pieces if isinstance(own, InFiles) else ()
-            self._parts += (
-                [(side, p) for p in pieces if p.rows] if isinstance(own, InFiles) else [(side, None)]
-            )
+            self._parts += [(side, piece) for piece in parts_of(own)]
         self._groups = groups_of(sum(own.rows for own in sides), self._jobs)
 
     def known(self, known: Known, fields: Sequence[str]) -> Firsts:
         """The first output on either side of each item that has a label."""
-        read, parts, groups, identity = _reader(self._sides), self._parts, self._groups, self._identity
+        sides, parts, groups, identity = self._sides, self._parts, self._groups, self._identity
 
         def send(part: int) -> Iterator[Piece]:
             side, piece = parts[part]
-            table = read(side, piece, [*identity, "ts", *fields])
+            table = read_part(sides[side], piece, [*identity, "ts", *fields])
             codes = known.codes(*lanes_of(table, identity))
             there = np.flatnonzero(codes >= 0)
             own, first = np.unique(codes[there], return_index=True)
@@ -241,13 +200,13 @@ class Outputs:
 
         Raises UsageError, also (TL849) where the distinct values that are asked for are more than the driver's share.
         """
-        read, parts, groups, identity = _reader(self._sides), self._parts, self._groups, self._identity
+        sides, parts, groups, identity = self._sides, self._parts, self._groups, self._identity
         fields = wanted.all if judged else [wanted.weight] if wanted.weight else []
         share = memory_alone() // 4
 
         def send(part: int) -> Iterator[Piece]:
             side, piece = parts[part]
-            table = read(side, piece, [*identity, "ts", *fields])
+            table = read_part(sides[side], piece, [*identity, "ts", *fields])
             low, high = lanes_of(table, identity)
             there = np.flatnonzero(known.codes(low, high) < 0)
             (codes,), _ = codes_of((low[there], high[there]))
@@ -266,16 +225,6 @@ class Outputs:
                 raise too_many(f"distinct values of {', '.join(wanted.by)} take more than {share >> 20:,} MB")
             total.add(found)
         return total
-
-
-def _reader(sides: Sequence[Side]) -> Callable[[int, Part | None, Sequence[str]], pa.Table]:
-    def read(side: int, piece: Part | None, columns: Sequence[str]) -> pa.Table:
-        own = sides[side]
-        if piece is not None and isinstance(own, InFiles):
-            return own.read(piece, columns)
-        return own.table().select(list(dict.fromkeys(columns)))
-
-    return read
 
 
 def _picked(

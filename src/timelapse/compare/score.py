@@ -25,7 +25,6 @@ from timelapse.compare.judging import (
     NEVER,
     NONE,
     Firsts,
-    Known,
     Others,
     Outputs,
     Wanted,
@@ -40,6 +39,7 @@ from timelapse.compare.tallies import F64, Tally, amount, tallies, tally
 from timelapse.errors import UsageError, meant
 from timelapse.ids import DAY
 from timelapse.moments import Moment, micros
+from timelapse.tables.known import Known
 from timelapse.tables.rowhash import one_array
 
 if TYPE_CHECKING:

@@ -124,3 +124,15 @@ def compared_columns(schema: pa.Schema) -> tuple[str, ...]:
     """What says whether a matched pair is changed. Matched by event, a row's number among the event's outputs says nothing; matched
     by key, its event counts."""
     return tuple(n for n in schema.names if n not in ("phase", "ordinal"))
+
+
+def parts_of(side: Side) -> list[Piece | None]:
+    """The parts of a side that have rows; a table in memory is one (None)."""
+    return [piece for piece in side.pieces if piece.rows] if isinstance(side, InFiles) else [None]
+
+
+def read_part(side: Side, piece: Piece | None, columns: Sequence[str]) -> pa.Table:
+    """Columns of a part of a side."""
+    if piece is not None and isinstance(side, InFiles):
+        return side.read(piece, columns)
+    return side.table().select(list(dict.fromkeys(columns)))

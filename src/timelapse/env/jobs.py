@@ -39,6 +39,25 @@ class Jobs(Protocol):
         ...
 
 
+class InMemory:
+    """Over what this process holds: what is sent to groups is held too."""
+
+    spread = 1
+    text = "this process"
+
+    def each(self, work: Callable[[int], bytes], parts: int, what: str) -> list[bytes]:
+        return [work(part) for part in range(parts)]
+
+    def grouped(
+        self, send: Callable[[int], Iterable[Piece]], parts: int, receive: Callable[[list[bytes]], bytes], groups: int, what: str
+    ) -> list[bytes]:  # fmt: skip
+        pieces: dict[int, list[bytes]] = {}
+        for part in range(parts):
+            for group, data in send(part):
+                pieces.setdefault(group, []).append(data)
+        return [receive(own) for own in pieces.values()]
+
+
 class Here:
     """In this process, one part after the other. What is sent to groups waits in files, so memory holds one group."""
 

@@ -42,7 +42,7 @@ class Outputs(Protocol):
         ...
 
     def portions(self, records: Sequence[Any]) -> Sequence[Any]:
-        """The same in portions by time, each with `stored`, which takes a record type's name. They follow one another."""
+        """The same in portions by place, each with `stored`, which takes a record type's name. They follow one another."""
         ...
 
 

@@ -154,7 +154,7 @@ class Log:
         do the log, its id, and an event's seq: its number in that order. `origin` names an int field of the events
         that gets the seq of the log event that the record stems from (-1 for ticks); it stays the same where other
         records come or go. `path` is the log's folder; without it the log lasts as long as this process. Outputs of more than 256 MB are
-        read and written in portions, each a range of time: as tasks on the session `spark` or the active one (False: never), else one after
+        read and written in portions, each a range of places in their order: as tasks on the session `spark` or the active one (False: never), else one after
         the other; the log is the same.
         Raises LogError (TL409) for fields that do not fit.
         """

@@ -191,7 +191,7 @@ class Run:
         return self._data.outputs(name, schema, columns, at)
 
     def portions(self, records: Sequence[type[Record] | str]) -> Sequence[Any]:
-        """The outputs of these types in portions by time, each with `stored`, which tasks can read; of a run in memory one."""
+        """The outputs of these types in portions by place, each with `stored`, which tasks can read; of a run in memory one."""
         from timelapse.frames.portions import Whole, portions
 
         if self.path is None:

@@ -24,9 +24,10 @@ import pyarrow as pa
 import pyarrow.csv
 import pyarrow.parquet as pq
 
-from timelapse.compare.labels import Labels, codes_of, lanes_of
+from timelapse.compare.engines import Chosen, choose
+from timelapse.compare.labels import Labels
 from timelapse.errors import IngestError, Place, RunError, UsageError, meant
-from timelapse.ids import INT64_MAX, Phase
+from timelapse.ids import INT64_MAX
 from timelapse.ingest.convert import convert
 from timelapse.ingest.times import Times
 from timelapse.log import Log
@@ -41,6 +42,7 @@ from timelapse.run.records import nameable_records, record_types
 from timelapse.run.request import Engine
 from timelapse.store.places import local_path
 from timelapse.tables.rowhash import one_array
+from timelapse.training.lookup import Several, Stored
 from timelapse.training.questions import refuse_writes
 
 if TYPE_CHECKING:
@@ -159,14 +161,21 @@ def features(
     kind = _question(made, opened, ask)
     if kind is None:
         run = replay(made, opened, **options)
-        name = _record(run, record, _keyed(run, own))
-        return _joined(run, name, own, _named(run, name, labels))
+        stored = Stored.of(run, _record(run, record, _keyed(run, own)), _where(run, engine, spark))
+        return _joined(run, stored, own, _named(run, stored, labels))
     refuse_writes(made, kind)
     asked = AskedLog(opened, EventType.of(kind), _rows(kind, labels))
     run = replay(made, asked, **options)
-    found = {name: _answers(run, name, asked) for name in run.counts}
+    where = _where(run, engine, spark)
+    outputs = {name: Stored.of(run, name, where) for name in run.counts}
+    found = {name: _answers(one, asked) for name, one in outputs.items()}
     name = _record(run, record, [n for n, rows in found.items() if (rows >= 0).any()])
-    return _joined(run, name, own, found[name], taken=[f.name for f in kind.__fields__])
+    return _joined(run, outputs[name], own, found[name], taken=[f.name for f in kind.__fields__])
+
+
+def _where(run: Run, engine: Engine, spark: SparkSession | Literal[False] | None) -> Chosen:
+    """Where the outputs are read: as a comparison of them would."""
+    return choose(engine, spark, (run,), what="looking up features")
 
 
 # --- the table --------------------------------------------------------------------------------------------
@@ -254,19 +263,17 @@ def _rows(kind: type[Event], labels: Labels) -> pa.Table:
     return pa.table(columns)
 
 
-def _answers(run: Run, record: str, asked: AskedLog) -> I64:
-    """For each row of the table the row of the outputs that stems from it, or -1."""
-    stored = run.stored(record)
+def _answers(stored: Stored, asked: AskedLog) -> I64:
+    """For each row of the table the number of the output that stems from it, or -1."""
     seqs = asked.reader.seqs
-    seq = np.asarray(stored.column("seq"), np.int64)
-    place = np.minimum(np.searchsorted(seqs, seq), max(len(seqs) - 1, 0))
-    own = np.asarray(stored.column("phase")) == Phase.LOG_EVENT
-    rows = np.flatnonzero(own & (seqs[place] == seq)) if len(seqs) else np.zeros(0, np.int64)
+    places, rows = stored.put_out_at(np.asarray(seqs, np.int64))
     found = np.full(len(seqs), -1, np.int64)
-    of = asked.order[place[rows]]
+    of = asked.order[places]
     if len(np.unique(of)) < len(of):
         twice = of[np.flatnonzero(np.diff(of) == 0)[0]]
-        raise _unfit(f"row {twice + 1} got more than one {record}", None, "emit one record per question")
+        raise _unfit(
+            f"row {twice + 1} got more than one {stored.record}", None, "emit one record per question"
+        )
     found[of] = rows
     return found
 
@@ -287,57 +294,30 @@ _KINDS: tuple[tuple[Any, ValueType], ...] = (
 )  # fmt: skip
 
 
-def _named(run: Run, record: str, labels: Labels) -> I64:
-    """For each row of the table the row of the outputs that it names, or -1."""
+def _named(run: Run, stored: Stored, labels: Labels) -> I64:
+    """For each row of the table the number of the output that it names, or -1."""
+    record = stored.record
     key = next(r.key for r in run.manifest.records if r.name == record)
     if not key:
         raise _unfit(
             f"{record} has no key by which rows could name it", labels.name,
             'declare class Row(tl.Record, key="message"), or listen to an event type for such rows',
         )  # fmt: skip
-    stored = run.stored(record)
-    given, full = [], np.ones(labels.table.num_rows, np.bool_)
+    given = []
     for name in key:
         target = stored.schema.field(name).type
         kind = next((k for test, k in _KINDS if test(target)), None)
         if kind is None:
             raise _unfit(f"{name} is {target}: a row cannot name that", labels.name)
-        column = _column(labels, name, OptionalType(kind)).cast(target)
-        full &= np.asarray(column.is_valid())
-        given.append(column)
-    sides = [lanes_of(stored, key), lanes_of(pa.table(given, names=list(key)), key)]
-    (theirs, ours), _ = codes_of(*sides)
-    ts = np.asarray(stored.column("ts"), np.int64)
-    if "ts" in labels.table.column_names:
-        found = _last_before(theirs, ts, ours, np.asarray(_column(labels, "ts", TIME), np.int64))
-    else:
-        counts = np.bincount(theirs, minlength=int(max(theirs.max(initial=0), ours.max(initial=0))) + 1)
-        several = np.flatnonzero(full & (counts[ours] > 1))
-        if len(several):
-            raise _unfit(
-                f"row {several[0] + 1} names {counts[ours[several[0]]]:,} outputs of {record}", labels.name,
-                "a column ts says which: the last one before it",
-            )  # fmt: skip
-        first = np.full(len(counts), -1, np.int64)
-        first[theirs] = np.arange(len(theirs))
-        found = first[ours]
-    return np.where(full, found, -1)
-
-
-def _last_before(theirs: I64, ts: I64, ours: I64, times: I64) -> I64:
-    """For each of our keys and times the last of theirs with that key and an earlier time, or -1.
-
-    Theirs are in log order. All are sorted by key, then time, ours first at the same time; the last one of
-    theirs is carried forward.
-    """
-    codes, when = np.concatenate([ours, theirs]), np.concatenate([times, ts])
-    is_theirs = np.concatenate([np.zeros(len(ours), np.int64), np.ones(len(theirs), np.int64)])
-    order = np.lexsort((is_theirs, when, codes))
-    last = np.maximum.accumulate(np.where(is_theirs[order] == 1, np.arange(len(order)), -1))
-    known = (last >= 0) & (codes[order][last] == codes[order])
-    found = np.full(len(order), -1, np.int64)
-    found[order] = np.where(known, order[last] - len(ours), -1)
-    return found[: len(ours)]
+        given.append(_column(labels, name, OptionalType(kind)).cast(target))
+    times = np.asarray(_column(labels, "ts", TIME), np.int64) if "ts" in labels.table.column_names else None
+    try:
+        return stored.of_keys(tuple(key), pa.table(given, names=list(key)), times)
+    except Several as error:
+        raise _unfit(
+            f"row {error.row + 1} names {error.count:,} outputs of {record}", labels.name,
+            "a column ts says which: the last one before it",
+        ) from None  # fmt: skip
 
 
 # --- putting together -------------------------------------------------------------------------------------
@@ -371,19 +351,19 @@ def _record(run: Run, wanted: type[Record] | str | None, usable: list[str]) -> s
     )  # fmt: skip
 
 
-def _joined(run: Run, record: str, own: pa.Table, rows: I64, taken: list[str] | None = None) -> Features:
+def _joined(run: Run, stored: Stored, own: pa.Table, rows: I64, taken: list[str] | None = None) -> Features:
     """The table with the features of each of its rows; fields that it has already are taken from it."""
-    outputs = run.table(record).drop_columns(["ts", "seq"])
+    record = stored.record
+    outputs = stored.fields(rows)
     key = next(r.key for r in run.manifest.records if r.name == record)
     known = [*key, *(taken or [])]
     for name in outputs.column_names:
         if name in own.column_names and name not in known:
             raise _unfit(f"both the table and {record} have a column {name}", None, "rename one of them")
-    indices = pa.array(np.where(rows < 0, 0, rows), mask=rows < 0)
     table = own
     for name in outputs.column_names:
         if name not in own.column_names:
-            table = table.append_column(name, outputs.column(name).take(indices))
+            table = table.append_column(name, outputs.column(name))
     return Features(table, record, int(np.count_nonzero(rows < 0)), run)
 
 
