@@ -64,6 +64,8 @@ class Few:
         self.refused = past.refused()
         self.asked: dict[int, Event] = {}
         """Events that are gone through as they are, with all their fields."""
+        self._followed: tuple[FewLoop, int] | None = None
+        """What noted the writes of some places, up to a step."""
 
     def observed(
         self, tracer: Tracer, target: timed.Target, wanted: Callable[[], Callable[[timed.Step], bool]],
@@ -75,13 +77,40 @@ class Few:
         for cls in {type(self.asked[seq]) for seq in fresh}:
             self.matter.expect(self.known.anywhere(cls, read=True))
         places = {p for seq in fresh for p in self.known.places_at(self.asked[seq])}
-        return self._settled(
-            places, lambda loop: timed.seen_by(loop, tracer, wanted(), enough, target.before), target.tick
-        )
+        used = {p for seq in fresh for p in self.known.used_at(self.asked[seq])}
+        loops: list[FewLoop] = []
+
+        def seen(loop: FewLoop) -> list[timed.Told]:
+            loop.follow({*places, *used})
+            loops[:] = [loop]
+            return timed.seen_by(loop, tracer, wanted(), enough, target.before)
+
+        found = self._settled(places, seen, target.tick)
+        self._followed = None
+        if found and target.tick is None:
+            self._followed = loops[0], max(told.step.number for told in found)
+        return found
 
     def newest(self, asks: Collection[timed.Ask], before: int | None, last: int) -> timed.Newest:
         """See timed.Way: all of them."""
-        return timed.of_asks(asks, lambda places, number: self.writes(places, number, before))
+        known = self._noted(asks) if before is None else None
+        return known or timed.of_asks(asks, lambda places, number: self.writes(places, number, before))
+
+    def _noted(self, asks: Collection[timed.Ask]) -> timed.Newest | None:
+        """The same of what was noted when steps were observed, if they are what is asked about: the events need not run again."""
+        if self._followed is None or not asks:
+            return None
+        loop, until = self._followed
+        for name, key in {ask.place for ask in asks}:
+            needed = key if isinstance(key, Under) else place_of(self.past.spec.states[name], key)
+            if key not in loop.places.get(name, ()) or (name, needed) not in self.matter.places:
+                return None
+        if any(ask.number is None or ask.number > until for ask in asks):
+            return None
+        return {
+            ask: [w for w in loop.written.get(ask.place, ()) if w.step.number < (ask.number or 0)]
+            for ask in asks
+        }, loop.offered
 
     def writes(
         self, places: Collection[Place], number: int | None, before: int | None
@@ -181,6 +210,13 @@ class FewLoop(timed.Watched):
         self._ticks = [calendar.first(tick) for _, calendar in self._calendars] if tick is not None else []
         for name in self._spec.states:
             self._follow(name)
+
+    def follow(self, places: Iterable[Place]) -> None:
+        """Note the writes of these places."""
+        wanted: dict[str, set[Any]] = {}
+        for name, key in places:
+            wanted.setdefault(name, set()).add(key)
+        self.places = wanted
 
     # --- what is read -----------------------------------------------------------------------------------
 
