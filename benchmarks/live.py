@@ -3,18 +3,24 @@
     python -m benchmarks.live --rate 200000 --trigger 500ms --seconds 20
     python -m benchmarks.live --rate 20000 --trigger 10ms --program WindowedSpam
     python -m benchmarks.live --backlog 10000000
+    python -m benchmarks.live --backlog 3000000 --program Scored --ways kernel,slices,auto --spark 'local[2]'
 
 The generator is a thread that sends ready-made tables (`tl.Push`); its share of the processor is told. Rows of the last
 time sent wait for the next ones, so latency includes the pause between two sends (`--pause`).
+
+`--ways`: a backlog is caught up with several times, in the open kernel, as time slices, or as is chosen; clock and processor time of this process
+and those below it (workers, the JVM) are told for each, medians of `--rounds`.
 """
 
 from __future__ import annotations
 
 import argparse
+import contextlib
 import itertools
 import json
 import os
 import shutil
+import statistics
 import tempfile
 import threading
 import time
@@ -25,8 +31,9 @@ import numpy as np
 import pyarrow as pa
 
 import timelapse as tl
+from benchmarks.live_programs import Letter, Scored
 from tests.programs.catalogue import CATALOGUE
-from tests.programs.data import Columns, make
+from tests.programs.data import Columns, Mix, make, skewed, some
 from timelapse.log.types import event_types
 
 
@@ -48,13 +55,22 @@ def cut(table: pa.Table, lo: int, hi: int) -> pa.Table:
 
 
 def measure(args: argparse.Namespace, folder: Path) -> dict[str, Any]:
-    entry = next(e for e in CATALOGUE if e.name == args.program)
-    classes, program = entry.classes(), entry.program()
     count = args.backlog or int(args.rate * args.seconds)
-    columns = make(entry.mix(args.keys), count)
+    if args.program == "Scored":
+        program: tl.Program = Scored()
+        classes: dict[str, type[tl.Event]] = {"Letter": Letter}
+        user = skewed(args.keys)
+        fields = {"sender": user, "recipient": user, "length": some(0, 100)}
+        columns = make(Mix({"Letter": (1.0, fields)}, 10_000), count)
+    else:
+        entry = next(e for e in CATALOGUE if e.name == args.program)
+        classes, program = entry.classes(), entry.program()
+        columns = make(entry.mix(args.keys), count)
     tables = tables_of(columns, classes)
     pushes = {name: tl.Push() for name in tables}
     streams = {classes[name]: push for name, push in pushes.items()}
+    if args.ways:
+        return ways(args, folder, program, classes, tables)
     if args.backlog:
         return backlog(args, folder, program, classes, tables)
     step = max(1, int(args.rate * args.pause))
@@ -129,10 +145,65 @@ def measure(args: argparse.Namespace, folder: Path) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def backlog(
+WAYS: dict[str, int | None] = {"kernel": 0, "slices": 1, "auto": None}
+
+
+def processor_seconds() -> float:
+    """What this process and those below it have used so far."""
+    import psutil
+
+    own = psutil.Process()
+    total = sum(own.cpu_times()[:4])
+    for child in own.children(recursive=True):
+        with contextlib.suppress(psutil.Error):
+            total += sum(child.cpu_times()[:4])
+    return float(total)
+
+
+def ways(
     args: argparse.Namespace, folder: Path, program: Any, classes: Any, tables: dict[str, pa.Table]
 ) -> dict[str, Any]:
-    """Files that are there already: how fast they are caught up with, beside a replay of the same events."""
+    """The same files caught up with in different ways, in turns."""
+    streams = in_files(folder, classes, tables)
+    if args.spark:
+        from timelapse.env.spark_session import session
+
+        session(master=args.spark)
+    found: dict[str, list[tuple[float, float]]] = {way: [] for way in args.ways.split(",")}
+    told: dict[str, Any] = {}
+    for number in range(args.rounds):
+        for way, times in found.items():
+            began, before = time.perf_counter(), processor_seconds()
+            out = folder / f"{way}-{number}"
+            run = tl.live(
+                program, streams, out, once=True, ahead=None, trigger=args.trigger, checkpoint=args.checkpoint, slice_rows=WAYS[way]
+            )  # fmt: skip
+            run.wait()
+            times.append((time.perf_counter() - began, processor_seconds() - before))
+            last = run.last
+            assert last is not None
+            told[way] = {
+                "epochs": last.number,
+                "sliced": run.sliced.epochs,
+                "why": run.sliced.why,
+                "digest": run.digest,
+            }
+            shutil.rmtree(out)
+    assert len({one["digest"] for one in told.values()}) == 1, told
+    return {
+        "program": args.program, "rows": sum(t.num_rows for t in tables.values()), "kernel": os.environ["TIMELAPSE_KERNEL"],
+        **{
+            way: {
+                "clock": round(statistics.median(t for t, _ in times), 2), "processor": round(statistics.median(t for _, t in times), 2),
+                **{k: v for k, v in told[way].items() if k != "digest"},
+            }
+            for way, times in found.items()
+        },
+    }  # fmt: skip
+
+
+def in_files(folder: Path, classes: Any, tables: dict[str, pa.Table]) -> dict[Any, Path]:
+    """Rows in files of a million, a folder for each type."""
     import pyarrow.parquet as pq
 
     streams = {}
@@ -141,6 +212,14 @@ def backlog(
         for at in range(0, table.num_rows, 1_000_000):
             pq.write_table(table.slice(at, 1_000_000), folder / name / f"{at:012}.parquet")
         streams[classes[name]] = folder / name
+    return streams
+
+
+def backlog(
+    args: argparse.Namespace, folder: Path, program: Any, classes: Any, tables: dict[str, pa.Table]
+) -> dict[str, Any]:
+    """Files that are there already: how fast they are caught up with, beside a replay of the same events."""
+    streams = in_files(folder, classes, tables)
     began = time.perf_counter()
     run = tl.live(
         program,
@@ -179,8 +258,12 @@ def main() -> None:
     parser.add_argument("--checkpoint", default="10s")
     parser.add_argument("--backlog", type=int, default=0)
     parser.add_argument("--parity", action="store_true")
+    parser.add_argument("--ways", default="")
+    parser.add_argument("--kernel", default="native")
+    parser.add_argument("--spark", default="")
+    parser.add_argument("--rounds", type=int, default=3)
     args = parser.parse_args()
-    os.environ["TIMELAPSE_KERNEL"] = "native"
+    os.environ["TIMELAPSE_KERNEL"] = args.kernel
     folder = Path(tempfile.mkdtemp(prefix="live-bench-"))
     try:
         print(json.dumps(measure(args, folder)))

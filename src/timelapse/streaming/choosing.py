@@ -95,6 +95,7 @@ class Choosing:
     _executors: dict[str, SparkExecutor] = field(default_factory=dict)
     _here: LocalExecutor = field(default_factory=lambda: LocalExecutor(threads=usable_cores()))
     _moved: float = 0.0
+    _begun: bool = False
     _failed: int = 0
     _rest: int = 0
 
@@ -106,7 +107,9 @@ class Choosing:
 
     def in_slices(self, seconds: float) -> None:
         """Slices did."""
-        self.slices.took(max(_LEAST_SECONDS, seconds - self._moved))
+        if self._begun:  # the first time tells how long workers take to start
+            self.slices.took(max(_LEAST_SECONDS, seconds - self._moved))
+        self._begun = True
         self.kernel.forget()
         self._failed, self.kernel.foretold = 0, 0.0
 
@@ -141,7 +144,8 @@ class Choosing:
         if not self.kernel.measured:
             self.why = "the first one of so many rows, by which the open kernel is measured"
             return None
-        here, there = here * self.kernel.factor, there * self.slices.factor + self._moved
+        slower = self.slices.factor if self.slices.measured else self.kernel.factor
+        here, there = here * self.kernel.factor, there * slower + self._moved
         pays = there < _WORTH_IT * here
         self.why = f"for {taken.rows:,} rows slices are foretold to take {there:,.1f} s, the open kernel {here:,.1f} s"
         if pays:
