@@ -18,8 +18,9 @@ import timelapse as tl
 from tests.depth import deep
 from tests.programs.catalogue import CATALOGUE, Entry
 from tests.programs.data import make
+from tests.streaming import test_corrections as corrections
 from tests.streaming.simulator import Disk, SimulatedPlace
-from tests.streaming.test_head import START, Hit, Mark, Plain, Seen, Timed, World, check, drive
+from tests.streaming.test_head import START, Hit, Mark, Plain, Seen, Timed, World, check, drive, opened
 from tests.streaming.test_kernel import block, epochs
 from tests.streaming.test_live import lines, put
 from tests.writers.looking import looking
@@ -34,6 +35,7 @@ from timelapse.model.program import as_program, spec_of
 from timelapse.progress import Silent
 from timelapse.run import run_serial
 from timelapse.run.conflicts import plan_of
+from timelapse.streaming import choosing as choosing_module
 from timelapse.streaming import loop
 from timelapse.streaming import spread as spread_module
 from timelapse.streaming.arrivals import Taken
@@ -137,12 +139,9 @@ def test_random_programs(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
         assert found == expected, slicing
 
 
-@pytest.mark.parametrize("program", [Plain, Timed])
-@pytest.mark.parametrize("seed", range(deep(12)))
-def test_crashes_and_rivals(seed: int, program: type[tl.Program], monkeypatch: pytest.MonkeyPatch) -> None:
-    """Processes that die before, in and after every write, each of which takes each epoch in slices or in its kernel."""
-    monkeypatch.setenv("TIMELAPSE_KERNEL", "interpreted")
-    rng, sliced = random.Random(seed), list[bool]()
+def sometimes(monkeypatch: pytest.MonkeyPatch, rng: random.Random) -> list[bool]:
+    """Epochs are processed in slices or in the open kernel, in no order. Gives which were."""
+    sliced: list[bool] = []
     way = Spread.way
 
     def maybe(self: Spread, *given: Any, **how: Any) -> Any:
@@ -151,6 +150,16 @@ def test_crashes_and_rivals(seed: int, program: type[tl.Program], monkeypatch: p
         return found
 
     monkeypatch.setattr(Spread, "way", maybe)
+    monkeypatch.setenv("TIMELAPSE_KERNEL", "interpreted")
+    return sliced
+
+
+@pytest.mark.parametrize("program", [Plain, Timed])
+@pytest.mark.parametrize("seed", range(deep(12)))
+def test_crashes_and_rivals(seed: int, program: type[tl.Program], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Processes that die before, in and after every write, each of which takes each epoch in slices or in its kernel."""
+    rng = random.Random(seed)
+    sliced = sometimes(monkeypatch, rng)
     rules = Rules(lateness=rng.choice([0, 5]))
     world, disk = World.of(rng, 40, 8), Disk()
     told = drive(
@@ -160,6 +169,23 @@ def test_crashes_and_rivals(seed: int, program: type[tl.Program], monkeypatch: p
     check(disk, world, as_program(program), rules)
     assert any(sliced) or len(sliced) < 9
     assert not any("in slices" in line for line in told)
+
+
+@pytest.mark.parametrize("program", [Plain, Timed])
+@pytest.mark.parametrize("seed", range(deep(6)))
+def test_corrections(seed: int, program: type[tl.Program], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Retractions and additions are what they are without slices, whatever was sliced before and after."""
+    rng = random.Random(seed)
+    sliced = sometimes(monkeypatch, rng)
+    slicing = Slicing(1, rng.choice((1, 3)), rng.choice(("staged", None)))
+    monkeypatch.setattr(corrections, "opened", partial(opened, slicing=slicing))
+    rules = Rules(lateness=rng.choice([0, 5]), late="correct", horizon=rng.choice([None, 12]))
+    world, disk = World.of(rng, 40, 30), Disk()
+    corrections.drive(
+        world, disk, as_program(program), rules, crash=rng.choice([0.0, 0.1]), trouble=rng.choice([0.0, 0.2]), rivals=rng.randint(1, 2)
+    )  # fmt: skip
+    corrections.check(disk, world, as_program(program), rules)
+    assert any(sliced) or len(sliced) < 9
 
 
 def test_epochs_in_slices_on_spark(
@@ -259,7 +285,7 @@ class Fails(tl.Program):
         self.emit(Seen(who=e.who, n=self.n[e.who], recent=0))
 
 
-def test_what_is_quicker_is_chosen() -> None:
+def test_what_is_quicker_is_chosen(monkeypatch: pytest.MonkeyPatch) -> None:
     """By what is foretold, and then by what was measured; a way that was not taken for long is looked at anew."""
     program, rows = as_program(Fails), 200_000
     tables = {"Hit": pa.table({name: np.arange(rows) for name in ("seq", "ts", "who", "size")})}
@@ -267,6 +293,10 @@ def test_what_is_quicker_is_chosen() -> None:
     own = JournalEnd(event_types([Hit]))
     own.add(tables, rows)
     choosing = Choosing(program, Slicing(engine="local"))
+    assert choosing.way(taken, own, compiled=True, state_bytes=0) is None
+    assert "as machine code: slices would gain nothing" in choosing.why
+    assert not choosing._plans
+    monkeypatch.setattr(choosing_module, "SMALL_SECONDS", 0.0)
     assert choosing.way(taken, own, compiled=False, state_bytes=0) is None
     assert "single task" in choosing.why
     choosing = Choosing(program, Slicing(strategy="staged"))

@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 
 LEAST_ROWS = 100_000
 """An epoch of fewer rows is not looked at: slices have their price, whatever the program is."""
+SMALL_SECONDS = 0.5
+"""What takes the open kernel less is not planned: tasks alone take as long."""
 _LEAST_SECONDS = 0.05
 _MOVED = 1e-8
 """Seconds for each byte of states that go to slices as tables, and come back."""
@@ -128,14 +130,19 @@ class Choosing:
             self._rest -= 1
             return None
         counts = {name: table.num_rows for name, table in taken.tables.items()}
+        if self.slicing.rows is None:
+            here = cost_of(final_pass(analyse(self.program)), counts, compiled=compiled).seconds
+            self.kernel.foretold, expected = here, here * self.kernel.factor
+            if expected < SMALL_SECONDS:
+                how = "as machine code" if compiled else "as Python"
+                self.why = f"the open kernel takes about {expected:.2f} s for {taken.rows:,} rows, {how}: slices would gain nothing"
+                return None
         executor, plan = self._settled(own, counts)
         if self.slicing.rows is not None:
             self.why = f"it has {self.slicing.rows:,} rows or more, as was asked for"
             return Way(executor, plan)
-        here = cost_of(final_pass(analyse(self.program)), counts, compiled=compiled).seconds
         there = plan.ratio() * plan.law.serial_seconds
         self._moved = state_bytes * _MOVED
-        self.kernel.foretold = here
         if plan.mode == "chain":
             self.why = "in one process it would be a single task, which is what the open kernel is"
             if not compiled and self.slicing.engine != "local" and executor.cores < 2 and usable_cores() > 1:
