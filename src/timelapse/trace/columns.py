@@ -33,6 +33,8 @@ _BLOCK = 1 << 16
 """Events that are stored together, about."""
 _FREE = 32 * _BLOCK
 """So many may be read anyway."""
+_AT_ONCE = 1 << 22
+"""So many events are compared with keys at a time."""
 _MANY, _FEW = 16, 4
 """Of more keys than these it is worth to look for so few values of which each has one."""
 
@@ -138,13 +140,8 @@ class Columns:
         codes = _codes(tests, list(zip(*([k[n] for n in at] for k in keys), strict=True))) if exact else NONE
         found: list[Seqs] = []
         count = 0
-        for tables in self._tables:
-            table = tables.get(pattern.type)
-            if table is None or not table.num_rows:
-                continue
+        for table in self._large(pattern.type, lo, hi):
             seqs = table.column("seq").to_numpy()
-            if seqs[-1] < lo or seqs[0] >= hi:
-                continue
             if cover:
                 near = np.logical_or.reduce([test.rows(table) for test in cover])
                 table, seqs = table.filter(pa.array(near)), seqs[near]
@@ -161,6 +158,20 @@ class Columns:
                 return None
             found.append(hits)
         return np.concatenate([NONE, *found])
+
+    def _large(self, kind: str, lo: int, hi: int) -> Iterator[pa.Table]:
+        """The events of a type that are stored with others lo <= seq < hi, in large tables: what is looked for in a table is hashed for it."""
+        own: list[pa.Table] = []
+        for chunk in self._parts:
+            table = chunk.tables.get(kind)
+            if table is None or not table.num_rows or chunk.seq_hi <= lo or chunk.seq_lo >= hi:
+                continue
+            if own and (table.schema != own[0].schema or sum(t.num_rows for t in own) >= _AT_ONCE):
+                yield pa.concat_tables(own)
+                own = []
+            own.append(table)
+        if own:
+            yield pa.concat_tables(own)
 
     def distinct(self, name: str, seqs: Seqs, fields: Sequence[str]) -> Seqs:
         """Of these events of a type one for each combination of values in some fields."""
@@ -345,17 +356,16 @@ def _plain(kind: pa.DataType) -> pa.DataType:
 def _among(column: pa.ChunkedArray, values: pa.Array) -> Mask:
     if not len(values):
         return np.zeros(len(column), np.bool_)
+    if not pa.types.is_dictionary(column.type):
+        return _is_in(column, values)
     found = []
     for chunk in column.chunks:
-        if pa.types.is_dictionary(chunk.type):
-            known = np.append(_is_in(chunk.dictionary, values), False)
-            found.append(known[chunk.indices.fill_null(len(known) - 1).to_numpy(zero_copy_only=False)])
-        else:
-            found.append(_is_in(chunk, values))
+        known = np.append(_is_in(chunk.dictionary, values), False)
+        found.append(known[chunk.indices.fill_null(len(known) - 1).to_numpy(zero_copy_only=False)])
     return np.concatenate([np.zeros(0, np.bool_), *found])
 
 
-def _is_in(array: pa.Array, values: pa.Array) -> Mask:
+def _is_in(array: pa.Array | pa.ChunkedArray, values: pa.Array) -> Mask:
     if pa.types.is_timestamp(array.type):
         array = array.cast(pa.int64())
     if array.type != values.type:
