@@ -21,6 +21,7 @@ import json
 import os
 import shutil
 import statistics
+import sys
 import tempfile
 import threading
 import time
@@ -165,10 +166,20 @@ def ways(
 ) -> dict[str, Any]:
     """The same files caught up with in different ways, in turns."""
     streams = in_files(folder, classes, tables)
-    if args.spark:
+    if args.spark:  # workers are started before anything is measured
         from timelapse.env.spark_session import session
 
+        few = {name: table.slice(0, 20_000) for name, table in tables.items()}
+        (folder / "few").mkdir()
         session(master=args.spark)
+        tl.live(
+            program,
+            in_files(folder / "few", classes, few),
+            folder / "begun",
+            once=True,
+            ahead=None,
+            slice_rows=1,
+        ).wait()
     found: dict[str, list[tuple[float, float]]] = {way: [] for way in args.ways.split(",")}
     told: dict[str, Any] = {}
     for number in range(args.rounds):
@@ -180,6 +191,7 @@ def ways(
             )  # fmt: skip
             run.wait()
             times.append((time.perf_counter() - began, processor_seconds() - before))
+            print(number, way, times[-1], file=sys.stderr)
             last = run.last
             assert last is not None
             told[way] = {

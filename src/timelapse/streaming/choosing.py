@@ -128,6 +128,7 @@ class Choosing:
         self.kernel.foretold = self.slices.foretold = 0.0
         if self._rest and self.slicing.rows is None:
             self._rest -= 1
+            self.why = "slices did not work a short while ago, and are tried again later"
             return None
         counts = {name: table.num_rows for name, table in taken.tables.items()}
         if self.slicing.rows is None:
