@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from hypothesis import HealthCheck, settings
 
-from tests import groups
+from tests import groups, ramdisk
 from tests.marks import derived, takes_session
 from tests.times import Measure, Times
 
@@ -26,6 +26,7 @@ settings.register_profile(
 )
 settings.load_profile("timelapse")
 
+ramdisk.use()
 os.environ["TIMELAPSE_STATES"] = "off"  # tests that want a cache make one of their own
 
 # Drivers' JVMs are short-lived here: the second compiler and a collector with threads cost more than they give.

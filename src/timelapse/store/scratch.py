@@ -130,15 +130,15 @@ def scratch_root(*, large: bool = False) -> Path:
     usual = Path(tempfile.gettempdir())
     if not large:
         return usual
+    given = os.environ.get(SCRATCH)
+    if given:  # whoever names a folder wants that one
+        from timelapse.store.places import absolute_path
+
+        return absolute_path(given, "folder for temporary files")
     return next((place for place in _large_places() if not in_memory(place)), usual)
 
 
 def _large_places() -> list[Path]:
-    given = os.environ.get(SCRATCH)
-    if given:
-        from timelapse.store.places import absolute_path
-
-        return [absolute_path(given, "folder for temporary files")]
     own = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "timelapse" / "scratch"
     shared = [p for p in (Path(tempfile.gettempdir()), _DISK) if os.access(p, os.W_OK | os.X_OK)]
     return [*shared, own]
