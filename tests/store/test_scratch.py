@@ -130,7 +130,8 @@ def test_large_ones_are_not_kept_in_memory(tmp_path: Path, monkeypatch: pytest.M
     assert (small.parent, large.parent) == (tmp_path, tmp_path.parent)
     small.rmdir()
     large.rmdir()
-    monkeypatch.setenv("TIMELAPSE_SCRATCH", str(tmp_path / "mine"))  # a folder that is named is used, in memory too
+    # A folder that is named is used, in memory too.
+    monkeypatch.setenv("TIMELAPSE_SCRATCH", str(tmp_path / "mine"))
     assert scratch_root(large=True) == tmp_path / "mine"
     monkeypatch.setenv("TIMELAPSE_SCRATCH", str(tmp_path.parent / "mine"))
     assert scratch_root(large=True) == tmp_path.parent / "mine"
