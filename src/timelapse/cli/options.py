@@ -137,11 +137,13 @@ def choose_spark(
     limit: int | None = None,
     at_once: bool = False,
     engine: str = "auto",
+    later: bool = False,
 ) -> SparkSession | Literal[False] | None:
     """The session for a job; False: stay in process; None: the replay decides, and says so when it starts one.
 
     `limit`: up to so many events are done in process, by default as many as `replay` does there. A session on this
-    machine is started when something needs it, unless `at_once`.
+    machine is started when something needs it, unless `at_once`. `later`: who is given None for the engine spark has begun one (`begin_spark`), and
+    waits for it.
     """
     if local and master:
         from timelapse.errors import UsageError
@@ -158,7 +160,7 @@ def choose_spark(
             from timelapse.errors import UsageError
 
             raise UsageError("--engine spark and --local exclude each other", hint="give one of them")
-        return start_spark(progress, master)
+        return None if later else start_spark(progress, master)
     if limit is None:
         from timelapse.run.planning import IN_PROCESS_EVENTS
 
@@ -175,10 +177,24 @@ def choose_spark(
     return None if master is None else start_spark(progress, master)
 
 
+def begin_spark(master: str | None, *, local: bool, engine: str) -> None:
+    """Begin to start a session where Spark was asked for, beside what comes before it is used. Raises as `session` does for a wrong master."""
+    if engine != "spark" or local:
+        return
+    from timelapse.env.master import check_master, want
+    from timelapse.env.spark_start import begin
+
+    if master is not None:
+        check_master(master)
+        want(master)
+    begin(master, "timelapse.engine.tasks")
+
+
 def start_spark(progress: Progress, master: str | None) -> SparkSession:
     """A Spark session, with a line about it when it has to be started."""
     from timelapse.env.spark_session import existing, session
+    from timelapse.env.spark_start import is_starting
 
-    if existing() is None:
+    if is_starting() or existing() is None:
         progress.note("starting Spark (a few seconds) ...")
     return session(master=master)

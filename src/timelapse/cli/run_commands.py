@@ -153,7 +153,9 @@ def replay(
     Without --master a replay stays in this process, unless slices on a local Spark are faster by more than its start
     takes. A run appears whole or not at all.
     """
-    from timelapse.cli.options import choose_spark, leave_out, parse_time, part_of_log
+    from timelapse.cli.options import begin_spark, choose_spark, leave_out, parse_time, part_of_log
+
+    begin_spark(master, local=local, engine=engine)
     from timelapse.cli.places import find_run, new_run
     from timelapse.cli.progress_view import progress_for
     from timelapse.cli.settings import build_program
@@ -170,7 +172,7 @@ def replay(
     wanted = None if check is None else _amount(check, opened.count)
     place = new_run(spec_of(made).name) if out is None else nullcontext(out)
     with place as target, progress_for(as_json) as progress:
-        spark = choose_spark(opened.count, progress, master=master, local=local, engine=engine)
+        spark = choose_spark(opened.count, progress, master=master, local=local, engine=engine, later=True)
         run = run_replay(
             made, opened, target, slices, spark, strategy=_strategy(strategy), progress=progress,
             allow_impure=allow_impure, overwrite=overwrite, cache=not no_cache,

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 from timelapse.env.java import find
 from timelapse.env.machine import GIB, cores, memory_bytes
 from timelapse.env.master import check_master, unreachable, wanted
+from timelapse.env.spark_start import begun
 from timelapse.errors import SetupError
 from timelapse.store.scratch import process_folder
 
@@ -30,7 +31,10 @@ class SparkFailed(SetupError):
 
 
 def existing() -> SparkSession | None:
-    """The session that this process already has, in whatever thread it was made."""
+    """The session that this process already has, in whatever thread it was made; one that is being started (spark_start.py) is waited for."""
+    early = begun()
+    if early is not None:
+        return early
     if "pyspark" not in sys.modules:
         return None
     from pyspark import SparkContext
@@ -52,10 +56,15 @@ def session(
     `master` (default: the one that is wanted, else `local[*]`) and `conf` only matter for a new one. Raises SetupError when Java or Spark fail,
     and for a master that is none or does not answer.
     """
-    found = spark or existing()
+    found = spark or begun() or existing()
     if found is not None:
         workers_python(found)
         return found
+    return started(master, conf or {})
+
+
+def started(master: str | None, conf: Mapping[str, str]) -> SparkSession:
+    """A new session. Raises as `session` does."""
     master = master or wanted() or "local[*]"
     check_master(master)
     java = find()
@@ -63,7 +72,7 @@ def session(
 
     # py4j logs a traceback for whatever it cannot send; what matters of that is raised too.
     logging.getLogger().addFilter(_not_py4j)
-    settings = {**_defaults(master), **(conf or {})}
+    settings = {**_defaults(master), **conf}
     before = {name: os.environ.get(name) for name in ("JAVA_HOME", "PYSPARK_PYTHON")}
     if java.origin != "JAVA_HOME":  # also where JAVA_HOME names one that does not do
         os.environ["JAVA_HOME"] = str(java.home)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from timelapse.engine.executor import Executor, LocalExecutor
 from timelapse.env.cores import usable_cores
-from timelapse.env.master import wanted
+from timelapse.env.master import local_cores, wanted
 from timelapse.errors import UsageError
 from timelapse.plan import Plan
 from timelapse.plan.cost import Measured
@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 
 IN_PROCESS_EVENTS = 200_000
 """Logs up to this size are replayed in this process when no Spark session is there already."""
+TASKS = "timelapse.engine.tasks"
+"""What workers import that run tasks."""
 SPARK_START_SECONDS = 8.0
 """What it takes to start a local session and to run its first job (measured: 6 to 9 s)."""
 
@@ -61,7 +63,8 @@ class Planner:
         return found
 
     def _settle(self, spark: SparkSession | Literal[False] | None) -> Settled:
-        from timelapse.env.spark_session import existing, session
+        from timelapse.env.spark_session import existing
+        from timelapse.env.spark_start import is_starting
 
         engine = self.request.settings.engine
         if engine == "local" or (engine == "spark" and spark is False):
@@ -72,7 +75,9 @@ class Planner:
                 )
             spark = False
         found, why = None, ""
-        if engine == "spark":
+        if engine == "spark" and not spark and is_starting():
+            why = "engine spark was asked for"
+        elif engine == "spark":
             found, why = spark or existing(), "engine spark was asked for"
         elif spark:
             found, why = spark, "the Spark session that was given"
@@ -88,11 +93,22 @@ class Planner:
                     return here
                 why = "slices on Spark gain more than its start takes"
             self.request.settings.progress.note("starting Spark (a few seconds) ...")
-            found = session()
+            found = self._started()
         from timelapse.engine.spark_executor import SparkExecutor
 
         executor = SparkExecutor(found)
         return Settled(self.plan(executor.cores, executor.threads), executor, why)
+
+    def _started(self) -> SparkSession:
+        """A session that is started now. Where its cores are known, the plan is made meanwhile: what it takes is kept."""
+        from timelapse.env.spark_session import session
+        from timelapse.env.spark_start import begin
+
+        begin(None, TASKS)
+        own = local_cores(wanted() or "local[*]")
+        if own is not None:
+            self.plan(own, own)
+        return session()
 
     def _here(self, *, asked: bool) -> Settled | None:
         """What runs in this process, without Spark; None where a session is to be started. `asked`: whether it may be: it
