@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import pytest
 
+import timelapse as tl
 from tests.native.fuzz.emulate import emulated
 from tests.trace.programs import Antispam, Friendship, Message
 from tests.trace.test_event import messages
+from timelapse.analysis import analyse, build_pass, final_pass
 from timelapse.kernels import choose
 from timelapse.kernels.native import build
-from timelapse.kernels.walk import Moment
+from timelapse.kernels.walk import Moment, slower_start
 from timelapse.log import MemoryLog
 from timelapse.run import replay
 from timelapse.trace.moments import Past
@@ -40,3 +42,34 @@ def test_the_compiler_is_waited_for_once_much_ran_as_python(monkeypatch: pytest.
         past.walk(0, [120], visit)
     assert compiled == [False, False, True, True]
     assert len(set(map(repr, found))) == 1
+
+
+class Cheap(tl.Record):
+    what: int
+    price: float | None
+
+
+class Priced(tl.Event):
+    what: int
+    price: float
+
+
+class Cheapest(tl.Program):
+    lowest: tl.Min[int, float | None]
+
+    @tl.on(Priced)
+    def see(self, e: Priced) -> None:
+        self.emit(Cheap(what=e.what, price=self.lowest.last(5)[e.what]))
+        self.lowest.add(e.what, e.price)
+
+
+def test_the_whole_program_is_waited_for_where_a_part_of_it_does_not_compile(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Of a window that nobody asks for the rows are found as Python: the serial loop would be all that is left."""
+    program = Cheapest()
+    whole = final_pass(analyse(program))
+    cut = build_pass(analyse(program), "look", ["lowest"], ())
+    assert not choose.choice(program, cut, final=False).compiled
+    monkeypatch.setattr(build, "_get", lambda text, *, compile_it: None)
+    assert slower_start(program, cut, whole, 10 * choose.COLD_EVENTS)
