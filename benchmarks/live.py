@@ -149,16 +149,28 @@ def measure(args: argparse.Namespace, folder: Path) -> dict[str, Any]:
 WAYS: dict[str, int | None] = {"kernel": 0, "slices": 1, "auto": None}
 
 
-def processor_seconds() -> float:
-    """What this process and those below it have used so far."""
-    import psutil
+class Processor:
+    """What this process and those below it have used, also those that have ended meanwhile: workers come and go."""
 
-    own = psutil.Process()
-    total = sum(own.cpu_times()[:4])
-    for child in own.children(recursive=True):
-        with contextlib.suppress(psutil.Error):
-            total += sum(child.cpu_times()[:4])
-    return float(total)
+    def __init__(self) -> None:
+        import psutil
+
+        self._own, self._errors, self._lock = psutil.Process(), psutil.Error, threading.Lock()
+        self._seen: dict[tuple[int, float], float] = {}
+        threading.Thread(target=self._watch, daemon=True).start()
+
+    def _watch(self) -> None:
+        while True:
+            self.seconds()
+            time.sleep(0.25)
+
+    def seconds(self) -> float:
+        """So far."""
+        with self._lock:
+            for one in (self._own, *self._own.children(recursive=True)):
+                with contextlib.suppress(self._errors):
+                    self._seen[one.pid, one.create_time()] = sum(one.cpu_times()[:2])
+            return sum(self._seen.values())
 
 
 def ways(
@@ -166,31 +178,26 @@ def ways(
 ) -> dict[str, Any]:
     """The same files caught up with in different ways, in turns."""
     streams = in_files(folder, classes, tables)
-    if args.spark:  # workers are started before anything is measured
+    few = in_files(folder / "few", classes, {name: table.slice(0, 20_000) for name, table in tables.items()})
+    if args.spark:
         from timelapse.env.spark_session import session
 
-        few = {name: table.slice(0, 20_000) for name, table in tables.items()}
-        (folder / "few").mkdir()
         session(master=args.spark)
-        tl.live(
-            program,
-            in_files(folder / "few", classes, few),
-            folder / "begun",
-            once=True,
-            ahead=None,
-            slice_rows=1,
-        ).wait()
+    processor = Processor()
     found: dict[str, list[tuple[float, float]]] = {way: [] for way in args.ways.split(",")}
     told: dict[str, Any] = {}
     for number in range(args.rounds):
         for way, times in found.items():
-            began, before = time.perf_counter(), processor_seconds()
+            if args.spark:  # so that no way waits for workers that Spark starts, or has ended
+                tl.live(program, few, folder / "begun", once=True, ahead=None, slice_rows=1).wait()
+                shutil.rmtree(folder / "begun")
             out = folder / f"{way}-{number}"
+            began, before = time.perf_counter(), processor.seconds()
             run = tl.live(
                 program, streams, out, once=True, ahead=None, trigger=args.trigger, checkpoint=args.checkpoint, slice_rows=WAYS[way]
             )  # fmt: skip
             run.wait()
-            times.append((time.perf_counter() - began, processor_seconds() - before))
+            times.append((time.perf_counter() - began, processor.seconds() - before))
             print(number, way, times[-1], file=sys.stderr)
             last = run.last
             assert last is not None
@@ -220,7 +227,7 @@ def in_files(folder: Path, classes: Any, tables: dict[str, pa.Table]) -> dict[An
 
     streams = {}
     for name, table in tables.items():
-        (folder / name).mkdir()
+        (folder / name).mkdir(parents=True)
         for at in range(0, table.num_rows, 1_000_000):
             pq.write_table(table.slice(at, 1_000_000), folder / name / f"{at:012}.parquet")
         streams[classes[name]] = folder / name
