@@ -137,7 +137,7 @@ def synth(
         )
         return
     line(
-        f"{log.count:,} events, {network.users:,} users, {network.addresses:,} addresses, {network.days:,.1f} days, "
+        f"{many(log.count, 'event', 'events')}, {many(network.users, 'user', 'users')}, {network.addresses:,} addresses, {network.days:,.1f} days, "
         f"exponent {exponent:g}   ", (took(seconds), "bold"),
     )  # fmt: skip
     line(
@@ -394,7 +394,7 @@ def _print_info(info: LogInfo) -> None:
         print_noticed(ingest)
     if info.bad or info.skipped:
         bad = f"{many(info.bad, 'bad row', 'bad rows')} ({share(info.bad, info.count + info.bad)}, in {info.path}/quarantine)"
-        skipped = f"{info.skipped:,} rows ({skipped_as([s for one in info.ingests for s in one.sources])})"
+        skipped = f"{many(info.skipped, 'row', 'rows')} ({skipped_as([s for one in info.ingests for s in one.sources])})"
         line("left out: " + ", ".join(text for text, n in ((bad, info.bad), (skipped, info.skipped)) if n))
     line(("id ", "dim"), info.id)
 

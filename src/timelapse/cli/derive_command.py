@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from timelapse.cli.options import Json, Master, Overwrite, examples
+from timelapse.display import many
 
 if TYPE_CHECKING:
     from timelapse.model.events import Event, Record
@@ -86,5 +87,8 @@ def derive(
     if as_json:
         print_json({"path": str(log.path), "id": log.id, "events": log.count, "types": counts})
         return
-    line((f"{log.count:,} events", "bold"), "  " + "  ".join(f"{name} {n:,}" for name, n in counts.items()))
+    line(
+        (f"{many(log.count, 'event', 'events')}", "bold"),
+        "  " + "  ".join(f"{name} {n:,}" for name, n in counts.items()),
+    )
     line(("log ", "dim"), str(out), ("      next: ", "dim"), f"timelapse replay FILE:Class {out}")

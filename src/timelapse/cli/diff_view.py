@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from timelapse.cli.console import clean, console, line, one_line, print_json
 from timelapse.cli.view import date, moment, share, sparkline
 from timelapse.compare.score import notes_of
+from timelapse.display import many
 from timelapse.progress import Progress, Silent
 from timelapse.progress.patience import looking
 
@@ -62,11 +63,14 @@ class View:
         if self.what is not None:
             line(
                 ("B is A enforced", "bold"),
-                f" ({clean(self.what.how)}): {self.what.blocked:,} events blocked",
+                f" ({clean(self.what.how)}): {many(self.what.blocked, 'event', 'events')} blocked",
             )
         if found.same:
             outputs = sum(found.a.counts.values())
-            line(("the same", "bold green"), f"   {outputs:,} outputs, {found.a.rejected_count:,} rejected")
+            line(
+                ("the same", "bold green"),
+                f"   {many(outputs, 'output', 'outputs')}, {found.a.rejected_count:,} rejected",
+            )
         else:
             self._print_counts()
             self._print_days()

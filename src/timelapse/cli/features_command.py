@@ -9,6 +9,7 @@ import typer
 
 from timelapse.cli.options import Engine, Json, Local, LogArg, Master, ProgramArg, Sets, Without, examples
 from timelapse.cli.writes import file_of
+from timelapse.display import many
 
 if TYPE_CHECKING:
     from timelapse.training import Features
@@ -122,10 +123,11 @@ def _print(found: Features, out: Path | None) -> None:
     from timelapse.cli.view import rate, took
 
     run, table = found.run, found.table
-    line(f"{run.events:,} events in {took(run.seconds)}   {rate(run.events, run.seconds)}")
+    line(f"{many(run.events, 'event', 'events')} in {took(run.seconds)}   {rate(run.events, run.seconds)}")
     missing = f", {found.missing:,} of them without features" if found.missing else ""
     line(
-        (found.record, "bold green"), f"  {table.num_rows:,} rows, {len(table.column_names)} columns{missing}"
+        (found.record, "bold green"),
+        f"  {many(table.num_rows, 'row', 'rows')}, {len(table.column_names)} columns{missing}",
     )
     if out is not None:
         line(("written ", "dim"), str(out))

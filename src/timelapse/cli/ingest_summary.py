@@ -53,7 +53,7 @@ def print_summary(log: Log, seconds: float, events: str, *, as_json: bool) -> No
     length = span((info.ts_last or 0) - (info.ts_first or 0))
     added = f" ({last.events:,} added)" if log.version > 1 else ""
     line(
-        (f"{info.count:,} events", "bold"), f"{added}, {length}, {size(info.bytes)}, version {info.version}   {took(seconds)}",
+        (f"{many(info.count, 'event', 'events')}", "bold"), f"{added}, {length}, {size(info.bytes)}, version {info.version}   {took(seconds)}",
         ("      next: ", "dim"), f"timelapse replay {_program(events)} {shlex.quote(str(log.path))}",
     )  # fmt: skip
 

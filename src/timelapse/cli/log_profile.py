@@ -6,6 +6,8 @@ import dataclasses
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from timelapse.display import many
+
 if TYPE_CHECKING:
     from timelapse.log import Log
     from timelapse.log.profile import FieldProfile, Profile
@@ -63,7 +65,7 @@ def _print(profile: Profile) -> None:
     from timelapse.cli.view import share
 
     for kind in profile.types:
-        line((kind.name, "bold"), f"  {kind.events:,} events")
+        line((kind.name, "bold"), f"  {many(kind.events, 'event', 'events')}")
         table = Table(box=None, pad_edge=False, header_style="dim")
         for name, right in (
             ("field", False),

@@ -11,6 +11,7 @@ from typing import Any, Self
 from timelapse.cli.console import clean, console
 from timelapse.cli.interrupt import raise_if_interrupted
 from timelapse.cli.view import took
+from timelapse.display import many
 from timelapse.progress import Progress
 
 _EVERY_SECONDS = 2.0
@@ -42,7 +43,7 @@ class PlainProgress:
         raise_if_interrupted()
         self._first.cancel()
         self._started[name] = self._said = time.monotonic()
-        self._say(f"{name} ..." if not total else f"{name}: {total:,} events ...")
+        self._say(f"{name} ..." if not total else f"{name}: {many(total, 'event', 'events')} ...")
 
     def advance(self, name: str, done: int, total: int) -> None:
         """Says how far the stage is, at most every two seconds."""

@@ -339,7 +339,7 @@ def print_quarantined(run: Run) -> None:
     count = run.quarantined_count
     line(
         ("quarantined ", "bold yellow" if count else ""),
-        f"{count:,} events were taken out of the log" if count else "0",
+        f"{many(count, 'event was', 'events were')} taken out of the log" if count else "0",
     )
     for row in run.quarantined.slice(0, _SHOWN).to_pylist():
         place = "" if row["file"] is None else f"{Path(row['file']).name}:{row['line']} "

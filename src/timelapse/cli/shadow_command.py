@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from timelapse.cli.options import Json, ProgramArg, Sets, examples
+from timelapse.display import many
 
 if TYPE_CHECKING:
     from timelapse.streaming.evolution import Migration
@@ -85,7 +86,7 @@ def text_of(progress: Progress) -> str:
     """One line of how a shadow goes."""
     if not progress.digest:
         return "the run has committed no epoch yet"
-    parts = [f"epoch {progress.epoch:,}", f"{progress.rows:,} rows"]
+    parts = [f"epoch {progress.epoch:,}", f"{many(progress.rows, 'row', 'rows')}"]
     for name, counts in progress.records.items():
         if counts.live or counts.shadow:
             parts.append(

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from timelapse.cli.options import Json, Overwrite, examples
+from timelapse.display import many
 
 if TYPE_CHECKING:
     from timelapse.run.snapshot import Snapshot
@@ -180,7 +181,7 @@ def _print(found: Snapshot, folder: Path, *, as_json: bool) -> None:
     moment = "after the last event" if when is None else f"at {time_text(when)}"
     line(
         (f"{found.program}", "bold"),
-        f" {moment}: {len(found.states)} states, {found.parts} files each, in {folder}",
+        f" {moment}: {len(found.states)} states, {many(found.parts, 'file', 'files')} each, in {folder}",
     )
     for state in found.states:
         line(f"  {state.name:<24} {state.kind:<12} {state.rows:>14,} rows")

@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 
 from timelapse.cli.options import Json, examples
+from timelapse.display import many
 
 
 def register(app: typer.Typer) -> None:
@@ -80,7 +81,7 @@ def runs(as_json: Json = False) -> None:
         params = ", ".join(f"{name}={text}" for name, text in run.params.items())
         line(
             (f"@{number:<4}", "bold"), f" {path.name:<{width}}  ", (run.started[:16].replace("T", " "), "dim"),
-            f"  {run.events:,} events in {took(run.seconds)}  {outputs}  ",
+            f"  {many(run.events, 'event', 'events')} in {took(run.seconds)}  {outputs}  ",
             (f"{run.digest[:8]}  {one_line(params, 80)}", "dim"),
         )  # fmt: skip
     if not found:

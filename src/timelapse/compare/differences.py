@@ -31,6 +31,7 @@ from timelapse.compare.records import (
     compared,
 )
 from timelapse.compare.sides import Held, InFiles, Side
+from timelapse.display import many
 from timelapse.errors import UsageError, meant
 from timelapse.frames.tables import rows_of
 from timelapse.run.request import Engine
@@ -247,7 +248,7 @@ def single(run: Run) -> Diff:
 
 
 def _log_text(run: Run) -> str:
-    return f"{run.manifest.log or 'one in memory'} ({run.events:,} events)"
+    return f"{run.manifest.log or 'one in memory'} ({many(run.events, 'event', 'events')})"
 
 
 def _key_of(name: str, a: Run, b: Run) -> tuple[str, ...]:

@@ -10,6 +10,7 @@ import pyarrow as pa
 
 from timelapse.cards import Card, Table
 from timelapse.charts import Timeline, timeline
+from timelapse.display import many
 
 if TYPE_CHECKING:
     from timelapse.compare.differences import Diff
@@ -49,7 +50,9 @@ def card(found: Diff) -> Card:
         facts.append(("compared on", found.engine))
     if found.same:
         outputs = sum(found.a.counts.values())
-        return Card("The same", f"{outputs:,} outputs, {found.a.rejected_count:,} rejected", facts)
+        return Card(
+            "The same", f"{many(outputs, 'output', 'outputs')}, {found.a.rejected_count:,} rejected", facts
+        )
     records = [r for r in (*found.records.values(), found.rejected) if r.counts["a"] or r.counts["b"]]
     rows = tuple((r.name, *(f"{r.counts[k]:,}" for k in ("a", "b", *_KINDS))) for r in records)
     first = found.first

@@ -19,8 +19,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import msgspec
-import pyarrow as pa
-import pyarrow.ipc
 
 from timelapse.engine import rows
 from timelapse.engine.executor import Executor
@@ -34,6 +32,7 @@ from timelapse.engine.job import (
     TaskResult,
     Totals,
     same_name,
+    schema_of,
 )
 from timelapse.engine.known import Known, chained
 from timelapse.engine.loop import Loop
@@ -416,7 +415,7 @@ class Driver:
                 if classes.setdefault(name, cls) != cls:
                     raise same_name(name)
             for name, data in report.schemas.items():
-                schemas[name] = pa.ipc.read_schema(pa.py_buffer(data))
+                schemas[name] = schema_of(data)
         loop, count = self._loop, self._job.reader.count
         return Outcome(
             totals,

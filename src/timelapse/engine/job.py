@@ -347,6 +347,11 @@ def schema_bytes(schema: pa.Schema) -> bytes:
     return bytes(schema.serialize())
 
 
+def schema_of(data: bytes) -> pa.Schema:
+    """The schema that `schema_bytes` has written."""
+    return pa.ipc.read_schema(pa.py_buffer(data))
+
+
 def same_name(name: str) -> ReplayError:
     """The error for two record classes that a run could not tell apart."""
     return ReplayError(

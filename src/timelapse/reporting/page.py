@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 from timelapse.charts import Figure, Timeline
 from timelapse.charts.figure import STYLE as CHART_STYLE
 from timelapse.compare import Diff, Sweep, open_sweep
-from timelapse.display import clean
+from timelapse.display import clean, many
 from timelapse.errors import Place, UsageError
 from timelapse.reporting.diff_part import diff_part
 from timelapse.reporting.redact import Redaction
@@ -115,7 +115,7 @@ def report(
         )
     elif isinstance(found, Run):
         redaction = Redaction.of(redact, [found])
-        title = f"{found.program}: a run over {found.events:,} events"
+        title = f"{found.program}: a run over {many(found.events, 'event', 'events')}"
         html = rendered(
             "page.html", title, run=run_part(found, redaction, examples), diff=None, other=None, sweep=None,
             redaction=redaction,
@@ -124,7 +124,7 @@ def report(
         redaction = Redaction.of(redact, [found.a, found.b])
         compared = diff_part(found, redaction, by, examples, names, judged)
         both = [run_part(run, redaction, 0, with_states=False) for run in (found.a, found.b)]
-        title = f"{found.a.program}: two versions over {found.a.events:,} events"
+        title = f"{found.a.program}: two versions over {many(found.a.events, 'event', 'events')}"
         html = rendered(
             "page.html", title, run=both[1], diff=compared, other=both[0], sweep=None, redaction=redaction
         )

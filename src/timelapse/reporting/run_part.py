@@ -188,10 +188,10 @@ def _about(run: Run, info: LogInfo | None) -> list[Fact]:
         Fact("code fingerprint", manifest.fingerprint[:32], mono=True),
     ]
     if manifest.log is None:
-        facts.append(Fact("log", f"in memory, {run.events:,} events"))
+        facts.append(Fact("log", f"in memory, {many(run.events, 'event', 'events')}"))
     else:
         version = f"version {info.version}, " if info is not None else ""
-        facts.append(Fact("log", f"{clean(manifest.log)} ({version}{run.events:,} events)"))
+        facts.append(Fact("log", f"{clean(manifest.log)} ({version}{many(run.events, 'event', 'events')})"))
         facts.append(Fact("log id", manifest.log_id or "", mono=True))
     if run.certificate.get("part"):
         facts.append(Fact("part of the log", of_part(run.certificate["part"])))
@@ -270,7 +270,7 @@ def _certificate(run: Run, redaction: Redaction) -> list[Fact]:
         facts.append(Fact("fallback", text, "warn"))
     facts.append(_verified(run, redaction))
     if run.quarantined_count:
-        text = f"{run.quarantined_count:,} events at which a handler raised: the result is that of the log without them"
+        text = f"{many(run.quarantined_count, 'event', 'events')} at which a handler raised: the result is that of the log without them"
         facts.append(Fact("quarantined", text, "warn"))
     if run.manifest.without:
         facts.append(

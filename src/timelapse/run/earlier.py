@@ -19,13 +19,10 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
-import pyarrow.ipc
-
 from timelapse.analysis import Analysis, final_pass
 from timelapse.engine.boundary import Boundary, rows_before
 from timelapse.engine.digest import hash_outputs, hash_rejected
-from timelapse.engine.job import ROWS, Job, change_path, rows_name
+from timelapse.engine.job import ROWS, Job, change_path, rows_name, schema_of
 from timelapse.engine.outcome import Outcome
 from timelapse.errors import EventOrderError, LogError, Place, ReplayError, UsageError
 from timelapse.log import Log, MemoryLog
@@ -146,7 +143,7 @@ class Earlier:
         for entry in self.manifest.records:
             if not entry.rows:
                 continue
-            schema = pa.ipc.read_schema(pa.py_buffer(entry.schema))
+            schema = schema_of(entry.schema)
             there = entry.sum()
             if not self.whole:
                 there = hash_outputs(entry.name, data.first_outputs(entry.name, schema, self.slices))

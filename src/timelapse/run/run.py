@@ -11,6 +11,7 @@ import pyarrow as pa
 import pyarrow.ipc
 
 from timelapse.display import many
+from timelapse.engine.job import schema_of
 from timelapse.errors import RunError, TimelapseError, UsageError, meant
 from timelapse.kinds.base import StateSpec
 from timelapse.model.events import Record
@@ -176,7 +177,7 @@ class Run:
         most = sorted(((s, n) for n, s in self.account.items() if n != "idle"), reverse=True)[:3]
         spent = f", {self.seconds:.2f} s ({', '.join(f'{n} {s:.2f}' for s, n in most)})" if most else ""
         return (
-            f"<Run {self.program}: {self.events:,} events, {found}, digest {self.digest[:12]}{spent}"
+            f"<Run {self.program}: {many(self.events, 'event', 'events')}, {found}, digest {self.digest[:12]}{spent}"
             f"{f', {self.path}' if self.path else ''}, {self.manifest.executor}{did(self.certificate.get('engine', {}))}>"
         )
 
@@ -282,7 +283,7 @@ class Run:
             return record.__name__, output_schema(record)
         for entry in self._manifest.records:
             if entry.name == record:
-                return record, pa.ipc.read_schema(pa.py_buffer(entry.schema))
+                return record, schema_of(entry.schema)
         raise RunError(
             f"the run has no record type {record!r}",
             hint=f"{meant(record, self.counts)}record types: {', '.join(self.counts) or 'none'}", code="TL603",

@@ -10,6 +10,7 @@ import time
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
+from timelapse.display import many
 from timelapse.errors import UsageError
 from timelapse.ids import INT64_MAX
 from timelapse.kernels.takeout.taking import without_failing
@@ -81,7 +82,7 @@ class Listening:
             self._progress.advance(_STAGE, done, total)
         if taken and now - self._noted > _SELDOM:
             self._noted = now
-            self._progress.note(f"{taken:,} events taken out of the log so far")
+            self._progress.note(f"{many(taken, 'event', 'events')} taken out of the log so far")
 
 
 def left_as_it_is(whole: EventReader, rest: EventReader, cuts: Sequence[int]) -> bool:

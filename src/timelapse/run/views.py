@@ -83,7 +83,11 @@ def card(run: Run) -> Card:
     ]
     if run.quarantined_count:
         facts.insert(
-            3, ("quarantined", f"{run.quarantined_count:,} events at which a handler raised were taken out")
+            3,
+            (
+                "quarantined",
+                f"{many(run.quarantined_count, 'event was', 'events were')} taken out, at which a handler raised",
+            ),
         )
     kept = found.get("cache") or {}
     if was_predicted(found):

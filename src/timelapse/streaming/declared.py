@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 
 import pyarrow as pa
 
+from timelapse.engine.job import schema_of
 from timelapse.errors import Place, RunError
 from timelapse.log.types import EventType, readable_as
 from timelapse.model.events import Field
@@ -144,7 +145,7 @@ def put_out(place: RunPlace, last: Epoch) -> Records:
     about: Epoch | None = last
     while about is not None:
         for name, data in about.schemas.items():
-            schema = pa.ipc.read_schema(pa.py_buffer(data))
+            schema = schema_of(data)
             found.setdefault(name, {}).update({field.name: field.type for field in schema})
         about = chain.read_about(place, about.last_change - 1) if about.last_change > 1 else None
     return found

@@ -6,6 +6,7 @@ import time
 from dataclasses import dataclass
 from typing import Any
 
+from timelapse.display import many
 from timelapse.model.program import Program
 from timelapse.run import replay
 from timelapse.streaming import chain
@@ -37,7 +38,7 @@ class Parity:
         """For people."""
         if self.same:
             total = sum(rows for rows, _ in self.records.values())
-            return f"the same: {total:,} outputs of {self.events:,} events up to epoch {self.epoch:,}, digest {self.digest} ({self.seconds:.1f} s)"
+            return f"the same: {many(total, 'output', 'outputs')} of {many(self.events, 'event', 'events')} up to epoch {self.epoch:,}, digest {self.digest} ({self.seconds:.1f} s)"
         lines = [f"DIFFERENT up to epoch {self.epoch:,}: live {self.live}, replay {self.digest}"]
         lines += [
             f"  {name}: {ours:,} rows live, {theirs:,} in the replay"

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
+from timelapse.engine.job import schema_of
 from timelapse.errors import Place, RunError, UsageError, meant
 from timelapse.log import Log
 from timelapse.model.events import Event, Record
@@ -104,7 +105,7 @@ class Reading:
     def _none_of(self, name: str, last: Epoch | None) -> pa.Table:
         """No outputs of a record type. Raises UsageError where there is none of that name."""
         if last is not None and name in last.schemas:
-            return pa.ipc.read_schema(pa.py_buffer(last.schemas[name])).empty_table()
+            return schema_of(last.schemas[name]).empty_table()
         had = {} if last is None else put_out(self._place, last)  # by versions of the program before, too
         if name in had:
             return pa.schema(list(had[name].items())).empty_table()

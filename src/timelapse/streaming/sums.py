@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 import pyarrow as pa
 
 from timelapse.engine.digest import hash_outputs, hash_rejected, run_digest
-from timelapse.engine.job import SumRow, record_name, same_name, schema_bytes
+from timelapse.engine.job import SumRow, record_name, same_name, schema_bytes, schema_of
 from timelapse.kernels.base import PassResult
 from timelapse.model.failure import Quarantined
 from timelapse.streaming.format import Epoch
@@ -55,7 +55,7 @@ class Sums:
     @property
     def digest(self) -> str:
         """That of a run that has put out the same."""
-        schemas = {name: pa.ipc.read_schema(pa.py_buffer(data)) for name, data in self.schemas.items()}
+        schemas = {name: schema_of(data) for name, data in self.schemas.items()}
         return run_digest({n: s.sum() for n, s in self.outputs.items()}, schemas, self.rejected.sum())
 
     def then(self, found: Emitted) -> Sums:
