@@ -86,7 +86,7 @@ def card(run: Run) -> Card:
             3,
             (
                 "quarantined",
-                f"{many(run.quarantined_count, 'event was', 'events were')} taken out, at which a handler raised",
+                f"{many(run.quarantined_count, 'event at which a handler raised was', 'events at which a handler raised were')} taken out",
             ),
         )
     kept = found.get("cache") or {}
