@@ -25,7 +25,7 @@ def use(environment: os._Environ[str] = os.environ, memory: Path = MEMORY) -> Pa
         return None
     _sweep(memory)
     folder = memory / f"{_PREFIX}{os.getpid()}"
-    folder.mkdir(mode=0o700, exist_ok=True)
+    folder.mkdir(mode=0o711, exist_ok=True)  # servers run as other users
     environment["TMPDIR"] = environment["TIMELAPSE_SCRATCH"] = str(folder)
     tempfile.tempdir = None
     _at_exit(_remove, folder, os.getpid())

@@ -47,7 +47,7 @@ def test_skipped_rows_are_called_what_they_are(name: str, tmp_path: Path) -> Non
     assert done.code == 0, done.err
     assert f"1 row: {said}\n" in done.out
     assert "Pay: 2 = 1 event + 1 skipped" in done.out
-    assert f"left out: 1 rows ({said})" in cli("log", tmp_path / "log").out
+    assert f"left out: 1 row ({said})" in cli("log", tmp_path / "log").out
     # the number of rows of text is estimated by its bytes: it is not told as that of events
     assert "read ...\n" in done.err
     assert "write: 1 events ...\n" in done.err
