@@ -50,7 +50,7 @@ def test_skipped_rows_are_called_what_they_are(name: str, tmp_path: Path) -> Non
     assert f"left out: 1 row ({said})" in cli("log", tmp_path / "log").out
     # the number of rows of text is estimated by its bytes: it is not told as that of events
     assert "read ...\n" in done.err
-    assert "write: 1 events ...\n" in done.err
+    assert "write: 1 event ...\n" in done.err
     replayed = cli("replay", f"{tmp_path / 'rules.py'}:Rules", tmp_path / "log", "--out", tmp_path / "run")
     assert "the first event was processed twice on the same state: no difference" in replayed.out
 
