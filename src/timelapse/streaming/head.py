@@ -171,7 +171,9 @@ class Head:
         notes = [*notes, *checkpoints.noted(self._place, epoch + 1, last)]
         return [text for number, text in notes if number == stream]
 
-    _torn = False  # whether the program stands somewhere in an epoch
+    _torn = (
+        False  # whether the program stands somewhere in an epoch, or at the end of one that is not committed
+    )
 
     def follow(self) -> int:
         """Take over the epochs that another process has committed since. Returns how many. Raises as opening does."""
@@ -371,7 +373,7 @@ class Head:
         self.last = msgspec.structs.replace(
             about, partitions=[msgspec.structs.replace(p) for p in about.partitions]
         )
-        self._hash, self.sections = found, seen
+        self._hash, self.sections, self._torn = found, seen, False
         return self.last
 
     # --- corrections ----------------------------------------------------------------------------------
@@ -420,7 +422,7 @@ class Head:
     """What the last epoch has: for who follows in the same process."""
 
     def _process(self, taken: Taken, first_seq: int, complete: int) -> Emitted:
-        before = self.complete
+        before, self._torn = self.complete, True
         if before is not None and taken.rows and is_silent(self._program, before, taken.first):
             name = min(taken.tables, key=lambda n: int(taken.tables[n].column("seq")[0].as_py()))
             raise silent(self._program, before, name, taken.first, first_seq)
@@ -463,12 +465,11 @@ class Head:
         return Checkpoint(self.run.run, last.number, self._hash, last.complete, own, whole=False)
 
     def checkpoint(self) -> str | None:
-        """Write what was done to states since the last checkpoint. Returns its name; None where there is nothing to write.
-
-        Raises OSError and StorageError, after which the next one has what this one lacks.
+        """Write what was done to states since the last checkpoint. Returns its name; None where there is nothing to write, or what
+        was done is not committed. Raises OSError and StorageError, after which the next one has what this one lacks.
         """
         about = self._here()
-        if not self._recovery.restorable or about is None:
+        if not self._recovery.restorable or about is None or self._torn:
             return None
         if self.on.checkpoint and not self._place.exists(self.on.checkpoint):
             self._begin_kernel(compiled=True)  # removed while this followed or corrected (collecting.py)

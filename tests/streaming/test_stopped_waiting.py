@@ -1,0 +1,51 @@
+"""A live run that is stopped while an epoch cannot be written: its rows are processed once, by who goes on."""
+
+from __future__ import annotations
+
+import errno
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import timelapse as tl
+from tests.streaming.test_live import FAST, Hit, Plain, hits, lines, put
+from timelapse.run import run_serial
+from timelapse.streaming.format import EPOCHS
+from timelapse.streaming.place import LocalPlace
+
+
+@pytest.mark.parametrize("rows", [None, 1], ids=["kernel", "slices"])
+@pytest.mark.parametrize("first", [0, 100])
+def test_stopped_while_an_epoch_waits(
+    rows: int | None, first: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The program in memory is an epoch ahead of what is committed: no checkpoint is made of that."""
+    monkeypatch.setenv("TIMELAPSE_KERNEL", "interpreted")
+    (tmp_path / "hits").mkdir()
+    options: dict[str, Any] = {**FAST, "slice_rows": rows}
+    if first:
+        put(tmp_path / "hits" / "0.jsonl", lines(hits(first)))
+        with tl.live(Plain, {Hit: tmp_path / "hits"}, tmp_path / "out", once=True, **options) as run:
+            assert run.wait(30)
+    create = LocalPlace.create
+
+    def refused(place: LocalPlace, name: str, data: bytes) -> None:
+        if name.startswith(EPOCHS):
+            raise OSError(errno.EDQUOT, "no")
+        create(place, name, data)
+
+    put(tmp_path / "hits" / "1.jsonl", lines(hits(60, first)))
+    with monkeypatch.context() as patch:
+        patch.setattr(LocalPlace, "create", refused)
+        run = tl.live(Plain, {Hit: tmp_path / "hits"}, tmp_path / "out", **{**options, "idle": "10ms"})
+        end = time.monotonic() + 20
+        while run.health.state != "waiting" and time.monotonic() < end:
+            time.sleep(0.01)
+        assert run.health.state == "waiting"
+        run.stop()
+    with tl.live(Plain, {Hit: tmp_path / "hits"}, tmp_path / "out", once=True, **options) as run:
+        assert run.wait(30)
+    assert run.digest == run_serial(Plain, hits(first + 60)).digest
+    assert run.parity().same
