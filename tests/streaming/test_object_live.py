@@ -27,6 +27,7 @@ from timelapse.streaming.collecting import collect
 from timelapse.streaming.format import CHECKPOINTS
 from timelapse.streaming.place import ObjectLive, live_place
 from timelapse.streaming.reading import Reading
+from timelapse.streaming.restoring import restore
 from timelapse.streaming.sinks import Callback
 
 
@@ -376,3 +377,26 @@ def test_another_run_at_the_same_url(bucket: str, folder: Path, s3: S3Server) ->
     assert then.journal().count == 30
     assert then.parity().same
     assert then.place.local != run.place.local
+
+
+def test_restored_at_the_same_url(bucket: str, folder: Path) -> None:
+    """The journal that this machine has of epochs that are no more is made anew, as soon as it is asked for."""
+    out, aside, new = f"{bucket}/live", f"{bucket}/aside", [Hit(who=3, size=2, ts=h.ts) for h in hits(30, 50)]
+    for number in range(2):
+        put(folder / f"{number}.jsonl", lines(hits(50, 50 * number)))
+        with _runs(folder, out) as run:
+            run.wait(30)
+    assert run.journal().count == 100
+    restore(out, aside, epoch=1)
+    place: Place = live_place(out)
+    place.remove([one.name for one in list(place.files())])
+    restore(aside, out)
+    assert Reading.open(out).journal().count == 50
+    (folder / "1.jsonl").unlink()
+    put(folder / "2.jsonl", lines(new))
+    with _runs(folder, out) as then:
+        then.wait(30)
+    assert then.place.local == run.place.local
+    assert then.journal().count == 80
+    assert then.digest == run_serial(Plain, hits(50) + new).digest
+    assert then.parity().same

@@ -48,7 +48,9 @@ def journal(place: LivePlace, upto: int | None = None) -> tuple[Log, Epoch | Non
             return Log.open(folder), None
         last = chain.read_epoch(place, number).about
         types, current = types_of(place, run, last), stored.read(folder)
-        covered = _covered(folder).get(str(current.version), 0)
+        covered, attempt = _covered(folder).get(str(current.version), (0, ""))
+        if covered and not (covered <= newest and chain.read_about(place, covered).attempt == attempt):
+            covered, current = 0, msgspec.structs.replace(current, ingests=[], segments=[], count=0)
         if covered < number:
             _extend(folder, types, place, run.first_seq, current, covered, last)
         return Log.open(folder), last
@@ -117,7 +119,7 @@ def _extend(
     else:
         first = covered + 1
     if covered and last.end_seq - begins == current.count and not cuts:
-        _cover(folder, current.version, last.number)
+        _cover(folder, current.version, last)
         return
     segments = _write(folder, types, place, first, last, begins + rows)
     version = current.version + 1
@@ -135,25 +137,26 @@ def _extend(
     manifest = stored.build(types, [*kept, *segments], [*current.ingests, entry], version)
     sync(folder / "segments")
     stored.keep(folder, current)
-    _cover(folder, version, last.number)
+    _cover(folder, version, last)
     stored.write(folder, manifest)
 
 
 COVERED = "epochs.json"
-"""The epoch up to which the log goes, by the log's version."""
+"""The epoch up to which the log goes, and the attempt that committed it, by the log's version: a run that was restored has other epochs by these numbers."""
 
 
-def _covered(folder: Path) -> dict[str, int]:
+def _covered(folder: Path) -> dict[str, tuple[int, str]]:
     try:
-        return msgspec.json.decode((folder / COVERED).read_bytes(), type=dict[str, int])
+        return msgspec.json.decode((folder / COVERED).read_bytes(), type=dict[str, tuple[int, str]])
     except (FileNotFoundError, msgspec.MsgspecError):  # the log is written anew
         return {}
 
 
-def _cover(folder: Path, version: int, epoch: int) -> None:
+def _cover(folder: Path, version: int, last: Epoch) -> None:
     """Note up to which epoch a version of the log goes, before it is there."""
     known = {v: e for v, e in _covered(folder).items() if int(v) >= version - 1}
-    write_part(folder / COVERED, msgspec.json.encode({**known, str(version): epoch}), lasting=True)
+    known[str(version)] = last.number, last.attempt
+    write_part(folder / COVERED, msgspec.json.encode(known), lasting=True)
 
 
 def first_reaching(place: RunPlace, ts: int, last: int) -> int:
