@@ -466,8 +466,7 @@ class Head:
 
     def checkpoint(self) -> str | None:
         """Write what was done to states since the last checkpoint. Returns its name; None where there is nothing to write, or what
-        was done is not committed. Raises OSError and StorageError, after which the next one has what this one lacks.
-        """
+        was done is not committed. Raises OSError and StorageError, after which the next one has what this one lacks."""
         about = self._here()
         if not self._recovery.restorable or about is None or self._torn:
             return None
