@@ -196,3 +196,17 @@ def test_the_command(tmp_path: Path) -> None:
     assert both.code == 2
     assert "--epoch" in both.err
     assert _go(tmp_path / "in", tmp_path / "copy").digest == run.digest
+
+
+def test_a_place_that_has_something_else_is_left_alone(tmp_path: Path, bucket: str, s3: S3Server) -> None:
+    """As `tl.live` does it: a file, a folder with somebody's files, in a store too."""
+    _history(tmp_path, random.Random(5))
+    (tmp_path / "full").mkdir()
+    (tmp_path / "full" / "letter.txt").write_text("dear")
+    s3.client.put_object(Bucket=bucket.removeprefix("s3://"), Key="full/letter.txt", Body=b"dear")
+    for place in (tmp_path / "full", tmp_path / "full" / "letter.txt", f"{bucket}/full"):
+        with pytest.raises(RunError, match="already something") as error:
+            restore(tmp_path / "out", place)
+        assert (error.value.code, bool(error.value.hint)) == ("TL940", True)
+    assert [p.name for p in (tmp_path / "full").iterdir()] == ["letter.txt"]
+    assert s3.keys(bucket.removeprefix("s3://")) == ["full/letter.txt"]

@@ -13,9 +13,12 @@ from timelapse.errors import Place, RunError, StorageError
 from timelapse.moments import time_text
 from timelapse.streaming import chain
 from timelapse.streaming.checkpoints import candidates, load
-from timelapse.streaming.format import NEWEST, RUN, VERSIONS, Epoch, epoch_name
+from timelapse.streaming.format import CHECKPOINTS, EPOCHS, NEWEST, RUN, VERSIONS, Epoch, epoch_name
 from timelapse.streaming.place import LivePlace, live_place
 from timelapse.streaming.sources.push import SEGMENTS
+
+_OURS = {EPOCHS, CHECKPOINTS, VERSIONS, SEGMENTS, NEWEST}
+"""What a copy that was not finished has left."""
 
 
 @dataclass
@@ -52,6 +55,10 @@ def restore(
     if target.exists(RUN):
         raise RunError(
             "there is a live run already", place=Place(str(target)), code="TL940", hint="give a place of its own, or remove what is there"
+        )  # fmt: skip
+    if target.path.is_file() or set(target.names("")) - _OURS:
+        raise RunError(
+            "there is already something at the place for the copy", place=Place(str(target)), code="TL940", hint="give an empty or new directory"
         )  # fmt: skip
     last = _last(source, newest, epoch, at)
     about = chain.read_about(source, last)
