@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+import threading
 from decimal import Decimal
 from pathlib import Path
 from typing import Annotated, Any
@@ -176,6 +177,24 @@ def test_over_http(tmp_path: Path) -> None:
                 'timelapse_partition_filtered_total{stream="Put",partition="push"} 5\n'
                 in client.ask("/metrics")[1]
             )
+            more = json.dumps({"add": ["Put: who == 7", "Put: who == 8"]}).encode()
+            assert client.ask("/api/filters", more, right="operate")[1]["filters"] == [
+                "Put: who == 1",
+                "Put: who == 7",
+                "Put: who == 8",
+            ]
+            both = json.dumps(
+                {"add": ["Put: who == 9"], "remove": ["Put: who == 7", "Put: who == 70"]}
+            ).encode()
+            found = client.ask("/api/filters", both, right="operate")[1]
+            assert found == {"filters": ["Put: who == 1", "Put: who == 8", "Put: who == 9"], "recorded": True}
+            for wrong in (
+                b'{"add": []}',
+                b'{"put": ["Put: who == 1"]}',
+                b'{"add": ["Nothing: who == 1"]}',
+                b'{"remove": 1}',
+            ):
+                assert client.ask("/api/filters", wrong, right="operate")[0] == 400
             assert client.ask("/api/filters", b"[]", right="operate")[1]["recorded"]
             assert client.ask("/api/status")[1]["filters"] == []
         finally:
@@ -253,3 +272,27 @@ def test_decimals_and_times(where: str, fits: str, tmp_path: Path) -> None:
     log = tl.Log.from_events(tmp_path / "log", events, [Paid])
     found = first_events(log, 10, (), where)
     assert "".join(sorted(e.who for e in found)) == fits  # type: ignore[attr-defined]
+
+
+def test_operators_do_not_undo_what_others_did(tmp_path: Path) -> None:
+    """Several at once, each with filters of its own: all hold in the end, and each is recorded."""
+    push = tl.Push()
+    with tl.live(Adding, {Put: push}, tmp_path / "out", idle=None, **FAST) as run:
+        assert run.filter(add=["Put: who == 100"])
+        done: list[bool] = []
+
+        def operate(mine: int) -> None:
+            for number in range(5):
+                done.append(run.filter(add=[f"Put: who == {mine * 10 + number}"]))
+            done.append(run.filter(remove=[f"Put: who == {mine * 10}"]))
+
+        threads = [threading.Thread(target=operate, args=(n,)) for n in range(3)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert all(done)
+        wanted = {100, *(mine * 10 + number for mine in range(3) for number in range(1, 5))}
+        assert {f.text for f in run.filters} == {f"Put: who == {n}" for n in wanted}
+        with pytest.raises(UsageError):
+            run.filter(add=["Put who"])

@@ -6,7 +6,7 @@ they come: they move their partition's mark, and are never in the journal.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import msgspec
@@ -31,6 +31,20 @@ class Filter(msgspec.Struct, frozen=True):
     def text(self) -> str:
         """As it is given: `Message: sender == 512`."""
         return f"{self.type}: {self.where}"
+
+
+Refiltering = Callable[[Sequence[Filter]], Sequence[Filter]]
+"""What to make of the filters that hold."""
+
+
+def other(filters: Sequence[Filter]) -> Refiltering:
+    """These and no others, whatever holds."""
+    return lambda now: filters
+
+
+def changed(add: Sequence[Filter], remove: Sequence[Filter]) -> Refiltering:
+    """What holds, without some and with others. Two who change different filters do not undo each other's change."""
+    return lambda now: [*(f for f in now if f not in remove), *(f for f in add if f not in now)]
 
 
 def read_filter(text: str, types: Sequence[EventType]) -> Filter:

@@ -28,7 +28,7 @@ from timelapse.streaming.choosing import Slicing
 from timelapse.streaming.correction import refuse_seq
 from timelapse.streaming.declared import Unfit, differences, grown, joined, put_out, types_of, unsafe
 from timelapse.streaming.evolution import Migration
-from timelapse.streaming.filters import Filter, read_filter
+from timelapse.streaming.filters import Filter, changed, other, read_filter
 from timelapse.streaming.format import Epoch
 from timelapse.streaming.handover import Origin, origin_of
 from timelapse.streaming.head import Head
@@ -221,7 +221,7 @@ def live(
     followers = [Follower(sink, place, run.run, heard_by.note) for sink in sinks]
     loop = Loop(make_head, place, given, sources, timing, heard_by, followers, types=declared)
     if wanted is not None:
-        loop.keep_out(wanted)
+        loop.keep_out(other(wanted))
     loop.cleanup = lambda: shutil.rmtree(folder, ignore_errors=True)
     found = Live(place, given, loop)
     loop.thread.start()
@@ -301,12 +301,28 @@ class Live(Reading):
 
         Rows that have come before are processed. Returns whether an epoch has recorded it yet: not while the run is paused. Raises UsageError (TL808).
         """
-        wanted = list(
-            dict.fromkeys(read_filter(text, types_of(self._place, self._run, self.last)) for text in filters)
-        )
-        self._loop.keep_out(wanted)
+        wanted = self._read_filters(filters)
+        self._loop.keep_out(other(wanted))
+        return self._recorded(lambda e: e.filters == wanted, timeout)
+
+    def filter(self, add: Sequence[str] = (), remove: Sequence[str] = (), *, timeout: float = 10.0) -> bool:
+        """The same for some filters, and whatever else holds stays: several operators do not undo what others did.
+
+        One that is removed and does not hold is no error. Raises UsageError (TL808).
+        """
+        new, old = self._read_filters(add), self._read_filters(remove)
+        self._loop.keep_out(changed(new, old))
+        return self._recorded(
+            lambda e: all(f in e.filters for f in new) and not any(f in e.filters and f not in new for f in old), timeout
+        )  # fmt: skip
+
+    def _read_filters(self, texts: Sequence[str]) -> list[Filter]:
+        types = types_of(self._place, self._run, self.last)
+        return list(dict.fromkeys(read_filter(text, types) for text in texts))
+
+    def _recorded(self, holds: Callable[[Epoch], bool], timeout: float) -> bool:
         with suppress(TimeoutError):
-            self.until(lambda e: e.filters == wanted, timeout)
+            self.until(holds, timeout)
             return True
         return False
 

@@ -19,7 +19,7 @@ from timelapse.streaming import lease
 from timelapse.streaming.checkpoints import compact
 from timelapse.streaming.collecting import collect
 from timelapse.streaming.correcting import Corrector
-from timelapse.streaming.filters import Filter
+from timelapse.streaming.filters import Refiltering
 from timelapse.streaming.format import Epoch
 from timelapse.streaming.head import Head
 from timelapse.streaming.health import Committed, Health
@@ -98,8 +98,8 @@ class Loop:
         self._full_since: float | None = None
         self._full_rows = 0
         self._asked = MOST_ROWS
-        self._filters: deque[Sequence[Filter]] = deque(maxlen=1)
-        """What was asked for and is not recorded yet: the last of it, whichever thread asks."""
+        self._filters: deque[Refiltering] = deque()
+        """What was asked for and is not recorded yet, in the order in which threads asked."""
         self._corrector = Corrector(timing.correct, timing.correct_rows)
         self.thread = threading.Thread(target=self._run, name="timelapse-live", daemon=True)
 
@@ -111,9 +111,9 @@ class Loop:
         self._wake.set()
         self._resumed.set()
 
-    def keep_out(self, filters: Sequence[Filter]) -> None:
-        """Have the next epoch, and those after it, put aside rows that one of these fits."""
-        self._filters.append(filters)
+    def keep_out(self, change: Refiltering) -> None:
+        """Have the next epoch, and those after it, put aside rows that one of other filters fits: what `change` makes of those that hold."""
+        self._filters.append(change)
         self._wake.set()
 
     def pause(self) -> None:
@@ -262,8 +262,8 @@ class Loop:
             batches = self._gather(head)
             ended = all(source.ended for _, source in self._sources)
             with self.lock:
-                if self._filters:
-                    head.keep_out(self._filters.pop())
+                while self._filters:
+                    head.keep_out(self._filters.popleft()(head.filters.entries))
                 before = 0 if head.last is None else head.last.end_seq
                 epoch = head.epoch(
                     batches, time.time_ns() // 1000, idle=self._idle(), active=[e.number for e, _ in self._sources], ended=ended

@@ -35,6 +35,13 @@ _CSP = "default-src 'none'; style-src 'unsafe-inline'; script-src 'self'; connec
 Handler = Callable[[Request], Awaitable[Response]]
 
 
+class _Refiltering(msgspec.Struct, forbid_unknown_fields=True):
+    """Filters to add and to remove; others stay."""
+
+    add: list[str] = []
+    remove: list[str] = []
+
+
 class Server:
     """Serves a live run over HTTP until `close`. Only localhost is listened on without a certificate.
 
@@ -245,11 +252,19 @@ class _App:
     async def _filters(self, request: Request) -> Response:
         """Which rows are put aside from the next epoch on."""
         try:
-            asked = msgspec.json.decode(await _body(request, MOST_QUESTION), type=list[str])
+            asked = msgspec.json.decode(await _body(request, MOST_QUESTION), type=list[str] | _Refiltering)
         except (msgspec.DecodeError, RecursionError) as error:
-            raise ValueError(f"send a list of filters, as ['Message: sender == 512']: {error}") from None
-        recorded = await run_in_threadpool(self._run.keep_out, *asked)
-        return JSONResponse({"filters": asked, "recorded": recorded})
+            raise ValueError(
+                'send a list of filters, as ["Message: sender == 512"], or {"add": [...], "remove": [...]}: '
+                f"{error}"
+            ) from None
+        if isinstance(asked, list):
+            recorded = await run_in_threadpool(self._run.keep_out, *asked)
+            return JSONResponse({"filters": asked, "recorded": recorded})
+        if not asked.add and not asked.remove:
+            raise ValueError("there is neither a filter to add nor one to remove")
+        recorded = await run_in_threadpool(self._run.filter, asked.add, asked.remove)
+        return JSONResponse({"filters": [f.text for f in self._run.filters], "recorded": recorded})
 
     async def _operate(self, request: Request) -> Response:
         what = request.path_params["what"]

@@ -125,7 +125,7 @@ function filters(now) {
   kept = now;
   $("filters").replaceChildren(...now.map((text) => {
     const line = document.createElement("li"), button = element("button", "no longer");
-    button.addEventListener("click", () => filter(kept.filter((other) => other !== text)));
+    button.addEventListener("click", () => filter({ remove: [text] }));
     line.append(button, element("span", text));
     return line;
   }));
@@ -137,13 +137,13 @@ async function operate(path, body) {
   return [answer.ok, found];
 }
 
-async function filter(wanted) {
-  const [good, found] = await operate("/api/filters", JSON.stringify(wanted));
-  if (good) filters(found.filters);  // a further one is added to these, not to those of the last look
+async function filter(change) {
+  const [good, found] = await operate("/api/filters", JSON.stringify(change));
+  if (good) filters(found.filters);
   $("done").textContent = !good ? found.error : found.recorded ? "filters: recorded" : "filters: recorded with the next epoch";
 }
 
-$("filter").addEventListener("submit", (event) => { event.preventDefault(); filter([...kept, $("condition").value.trim()]); });
+$("filter").addEventListener("submit", (event) => { event.preventDefault(); filter({ add: [$("condition").value.trim()] }); });
 $("close").addEventListener("click", () => { question++; $("answer").hidden = true; });
 $("operate").addEventListener("submit", async (event) => {
   event.preventDefault();
