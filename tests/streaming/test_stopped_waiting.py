@@ -49,3 +49,20 @@ def test_stopped_while_an_epoch_waits(
         assert run.wait(30)
     assert run.digest == run_serial(Plain, hits(first + 60)).digest
     assert run.parity().same
+
+
+def test_a_session_whose_jvm_is_gone_ends_no_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Spark is a help that was there: without it the open kernel goes on."""
+    from timelapse.env import spark_session
+
+    def gone() -> None:
+        raise ConnectionRefusedError(errno.ECONNREFUSED, "Connection refused")
+
+    monkeypatch.setenv("TIMELAPSE_KERNEL", "interpreted")
+    monkeypatch.setattr(spark_session, "existing", gone)
+    (tmp_path / "hits").mkdir()
+    put(tmp_path / "hits" / "0.jsonl", lines(hits(50)))
+    with tl.live(Plain, {Hit: tmp_path / "hits"}, tmp_path / "out", once=True, slice_rows=1, **FAST) as run:
+        assert run.wait(30)
+    assert run.digest == run_serial(Plain, hits(50)).digest
+    assert "Connection refused" in run.sliced.why

@@ -110,9 +110,17 @@ class Spread:
         told.last, told.why = False, self._impossible(taken_out)
         if told.why:
             return None
-        found = self._choosing.way(
-            taken, self._own(taken), compiled=opened.compiled, state_bytes=opened.state_bytes
-        )
+        try:
+            found = self._choosing.way(
+                taken, self._own(taken), compiled=opened.compiled, state_bytes=opened.state_bytes
+            )
+        except TimelapseError:
+            raise
+        except Exception as error:  # Spark's JVM is gone: the run does without
+            self._choosing.failed()
+            told.last, told.why = False, f"slices were not planned: {error}"
+            self._tell(f"Spark does not answer, and the open kernel takes the epoch: {error}")
+            return None
         told.last, told.why = found is not None, self._choosing.why
         return found
 
