@@ -134,4 +134,4 @@ def test_time_of_processes_is_measured() -> None:
         subprocess.run(
             [sys.executable, "-c", "import time\nwhile time.process_time() < 0.2: pass"], check=True
         )
-    assert found[0] >= 0.2
+    assert found[0] >= 0.19

@@ -22,7 +22,6 @@ REST = {
     "analysis/idioms/membership.py": {"First", "Set"},
     "analysis/idioms/values.py": {"Counter", "Sum"},
     "kernels/native/looking.py": {"Max", "Mean", "SetOf"},
-    "kernels/native/views.py": {"SetOf"},
     "kernels/native/windows.py": {"Counter"},
     "kernels/rehearsal.py": {"Counter", "Max", "Set", "Value"},
     "kernels/iterate/tracer.py": {"Counter", "Set"},

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -12,11 +13,9 @@ from timelapse.kernels.native.memory.layout import LINKED, OCCUPIED
 from timelapse.kernels.native.memory.linking import DROPPED
 from timelapse.kernels.native.memory.members import Members
 from timelapse.kernels.native.memory.table import NativeTable
-from timelapse.kinds.base import ABSENT, StateSpec
+from timelapse.kinds.base import ABSENT, State, StateSpec
 from timelapse.kinds.effects import ADD, SET, Delta, Journal
 from timelapse.kinds.grouped import Grouped
-from timelapse.kinds.mapof import MapOf
-from timelapse.kinds.setof import SetOf
 from timelapse.model.types import TupleType
 
 
@@ -173,20 +172,19 @@ class _Indexed(Grouped):
         return {self._key_and_member(pair)[1]: pair for pair in self._grouped.under(self._outer(key))}
 
 
-class _NativeSetOf(_Indexed, SetOf):
-    __slots__ = ("_grouped",)
+@cache
+def _indexed(kind: type[State]) -> type[Any]:
+    """A kind that holds several things under a key, with the compiled pass's index."""
 
-    def __init__(self, spec: StateSpec, store: _GroupedStore) -> None:
-        super().__init__(spec, store)
-        self._grouped = store
+    class Made(_Indexed, kind):  # type: ignore[misc, valid-type]
+        __slots__ = ("_grouped",)
 
+        def __init__(self, spec: StateSpec, store: _GroupedStore) -> None:
+            super().__init__(spec, store)
+            self._grouped = store
 
-class _NativeMapOf(_Indexed, MapOf):
-    __slots__ = ("_grouped",)
-
-    def __init__(self, spec: StateSpec, store: _GroupedStore) -> None:
-        super().__init__(spec, store)
-        self._grouped = store
+    Made.__name__ = Made.__qualname__ = kind.__name__
+    return Made
 
 
 def outer_key(spec: StateSpec, stored: Any) -> Any:
@@ -317,8 +315,7 @@ def live_state(
     `members`: of a SetOf or MapOf."""
     spec, form = table.spec, table.layout.form
     if form == "exact" and (counts is not None or members is not None):
-        made = _NativeMapOf if issubclass(spec.kind, MapOf) else _NativeSetOf
-        return made(spec, _GroupedStore(table, counts, members, journal))
+        return _indexed(spec.kind)(spec, _GroupedStore(table, counts, members, journal))
     if form == "exact":
         store = NativeStore(table, journal)
         return spec.kind(spec, store if turn is None else OwnStore(store, turn, place))
