@@ -13,7 +13,7 @@ from timelapse.kernels.native.memory.layout import LINKED, OCCUPIED
 from timelapse.kernels.native.memory.linking import DROPPED
 from timelapse.kernels.native.memory.members import Members
 from timelapse.kernels.native.memory.table import NativeTable
-from timelapse.kinds.base import ABSENT, State, StateSpec
+from timelapse.kinds.base import ABSENT, StateSpec
 from timelapse.kinds.effects import ADD, SET, Delta, Journal
 from timelapse.kinds.grouped import Grouped
 from timelapse.model.types import TupleType
@@ -173,10 +173,10 @@ class _Indexed(Grouped):
 
 
 @cache
-def _indexed(kind: type[State]) -> type[Any]:
+def _indexed(kind: Any) -> type[Any]:
     """A kind that holds several things under a key, with the compiled pass's index."""
 
-    class Made(_Indexed, kind):  # type: ignore[misc, valid-type]
+    class Made(_Indexed, kind):  # type: ignore[misc]
         __slots__ = ("_grouped",)
 
         def __init__(self, spec: StateSpec, store: _GroupedStore) -> None:
