@@ -315,7 +315,8 @@ def live_state(
     `members`: of a SetOf or MapOf."""
     spec, form = table.spec, table.layout.form
     if form == "exact" and (counts is not None or members is not None):
-        return _indexed(spec.kind)(spec, _GroupedStore(table, counts, members, journal))
+        kind: Any = spec.kind
+        return _indexed(kind)(spec, _GroupedStore(table, counts, members, journal))
     if form == "exact":
         store = NativeStore(table, journal)
         return spec.kind(spec, store if turn is None else OwnStore(store, turn, place))
