@@ -15,9 +15,8 @@ from tests.depth import deep
 from tests.programs.catalogue import CATALOGUE, Entry
 from tests.programs.data import make
 from tests.run.test_start_from import Hit, Plain, Watch, _hits, _same
-from tests.writers.looking import looking
-from tests.writers.sending import sending
-from tests.writers.sources import in_other_times, load_source, random_events, random_program
+from tests.writers.anything import any_program
+from tests.writers.sources import load_source, random_events
 from timelapse.analysis import analyse
 from timelapse.errors import HandlerError, LogError
 from timelapse.log import Log
@@ -90,15 +89,7 @@ def test_programs_go_on_before_the_first_late_event(entry: Entry, tmp_path: Path
 @pytest.mark.parametrize("seed", range(deep(6)))
 def test_random_programs_go_on(seed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     rng = random.Random(1000 + seed)
-    text = random_program(rng, 3, further=rng.random() < 0.5)
-    if rng.random() < 0.5:
-        text = sending(rng, text, later=rng.random() < 0.6)
-    if rng.random() < 0.6:
-        made = in_other_times(rng, text)
-        text = made if "@tl.on(" in made else text
-    if rng.random() < 0.6:
-        text = looking(rng, text, dated=rng.choice((0.0, 0.3)))
-    program = load_source(text)
+    program = load_source(any_program(rng))
     monkeypatch.setenv("TIMELAPSE_KERNEL", rng.choice(("interpreted", "python")))
     events = random_events(program, random.Random(seed), 24)
     late = {n for n in range(8, 24) if rng.random() < 0.25} or {20}

@@ -13,9 +13,8 @@ from tests.depth import deep
 from tests.programs.catalogue import CATALOGUE, Entry
 from tests.programs.data import make
 from tests.streaming.test_live import FAST, Hit, Mark, Plain, Watch, hits, lines, marks, put
-from tests.writers.looking import looking
-from tests.writers.sending import sending
-from tests.writers.sources import in_other_times, load_source, random_events, random_program
+from tests.writers.anything import any_program
+from tests.writers.sources import load_source, random_events
 from timelapse.analysis import analyse
 from timelapse.errors import HandlerError, ReplayError, RunError
 from timelapse.model.program import spec_of
@@ -81,15 +80,7 @@ def test_programs(entry: Entry, tmp_path: Path) -> None:
 @pytest.mark.parametrize("seed", range(deep(15)))
 def test_random_programs(seed: int, tmp_path: Path) -> None:
     rng = random.Random(seed)
-    text = random_program(rng, 3, further=rng.random() < 0.5)
-    if rng.random() < 0.5:
-        text = sending(rng, text, later=rng.random() < 0.6)
-    if rng.random() < 0.6:
-        made = in_other_times(rng, text)
-        text = made if "@tl.on(" in made else text
-    if rng.random() < 0.6:
-        text = looking(rng, text, dated=rng.choice((0.0, 0.3)))
-    cls = load_source(text)
+    cls = load_source(any_program(rng))
     if analyse(cls).serial_only is not None:
         return
     events = random_events(cls, random.Random(seed), 40)

@@ -12,9 +12,8 @@ import timelapse as tl
 from tests.depth import deep
 from tests.programs.catalogue import CATALOGUE, Entry
 from tests.programs.data import make
-from tests.writers.looking import looking
-from tests.writers.sending import sending
-from tests.writers.sources import in_other_times, load_source, random_events, random_program
+from tests.writers.anything import any_program
+from tests.writers.sources import load_source, random_events
 from timelapse.engine.digest import hash_outputs, hash_rejected, run_digest
 from timelapse.errors import HandlerError
 from timelapse.log.segment import table_of
@@ -114,15 +113,7 @@ def test_programs(entry: Entry, compiled: bool, monkeypatch: pytest.MonkeyPatch)
 @pytest.mark.parametrize("seed", range(deep(40)))
 def test_random_programs(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     rng = random.Random(seed)
-    text = random_program(rng, 3, further=rng.random() < 0.5)
-    if rng.random() < 0.5:
-        text = sending(rng, text, later=rng.random() < 0.6)
-    if rng.random() < 0.6:
-        made = in_other_times(rng, text)
-        text = made if "@tl.on(" in made else text
-    if rng.random() < 0.6:
-        text = looking(rng, text, dated=rng.choice((0.0, 0.3)))
-    program = load_source(text)
+    program = load_source(any_program(rng))
     monkeypatch.setenv("TIMELAPSE_KERNEL", rng.choice(("interpreted", "python")))
     events = random_events(program, random.Random(seed), 40)
     try:

@@ -102,16 +102,18 @@ class Pack(Generic[H]):
         self.hash = hash_of(header)
         self._first = _FIXED + size
 
+    @property
+    def data(self) -> bytes:
+        """The file as it was read."""
+        return bytes(self._data)
+
     def names(self, prefix: str) -> list[str]:
         """What stands behind `prefix/` in the names of sections."""
         return [n.removeprefix(f"{prefix}/") for n in self.sections if n.startswith(f"{prefix}/")]
 
     def table(self, name: str) -> pa.Table:
         """A section. Raises StorageError (TL931) where it is not what was written."""
-        section = self.sections[name]
-        body = self._data[self._first + section.at : self._first + section.at + section.bytes]
-        if len(body) != section.bytes or zlib.crc32(body) != section.crc32:
-            raise self._altered(f"its section {name} is not what was written")
+        body = self._body(name)
         data = pa.py_buffer(body)
         if data.address % _ALIGNED:  # its columns would lie as it does
             data = pa.py_buffer(bytes(body))
@@ -120,10 +122,16 @@ class Pack(Generic[H]):
 
     def check(self) -> None:
         """Check all sections."""
-        for name, section in self.sections.items():
-            body = self._data[self._first + section.at : self._first + section.at + section.bytes]
-            if len(body) != section.bytes or zlib.crc32(body) != section.crc32:
-                raise self._altered(f"its section {name} is not what was written")
+        for name in self.sections:
+            self._body(name)
+
+    def _body(self, name: str) -> memoryview:
+        """A section's bytes, checked."""
+        section = self.sections[name]
+        body = self._data[self._first + section.at : self._first + section.at + section.bytes]
+        if len(body) != section.bytes or zlib.crc32(body) != section.crc32:
+            raise self._altered(f"its section {name} is not what was written")
+        return body
 
     def _altered(self, what: str) -> StorageError:
         return StorageError(

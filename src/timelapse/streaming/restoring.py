@@ -46,8 +46,7 @@ def restore(
     """Copy a live run as it stood after an epoch to a place where none is: the newest one, number `epoch`, or the last one by whose end nothing
     at or after `at` (microseconds) had happened. Both places may be folders or in object stores. The run may be running.
 
-    Raises RunError (TL940) where there is no such run, place or epoch,
-    StorageError (TL931) for a file that was altered.
+    Raises RunError (TL940) where there is no such run, place or epoch, StorageError (TL931) for a file that was altered.
     """
     source, target = live_place(out), live_place(into)
     run, digest = chain.read_run(source)
@@ -82,7 +81,7 @@ def restore(
                 hint="give an epoch before it (--epoch)",
             )  # fmt: skip
         previous = pack.hash
-        put(epoch_name(number), source.read(epoch_name(number)))
+        put(epoch_name(number), pack.data)
     if target.exists(epoch_name(last + 1)):
         raise _other(target, epoch_name(last + 1))
     for name in candidates(source, last):
