@@ -16,6 +16,7 @@ from tests.streaming.postgres_server import BINARIES, Server
 from tests.streaming.test_live import FAST, Hit, Plain, hits
 from timelapse.errors import SourceError, UsageError
 from timelapse.run import run_serial
+from timelapse.streaming.sources import postgres
 
 SECOND = 1_000_000
 
@@ -75,6 +76,20 @@ def test_rows_of_a_table_once_and_in_order(tmp_path: Path, server: Server) -> No
         assert run.wait(60)
     assert run.digest == run_serial(Plain, sent).digest
     assert run.parity().same
+
+
+def test_a_table_is_read_to_its_end_in_one_epoch(
+    tmp_path: Path, server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Though one question fetches few rows: the next epoch may be long in coming."""
+    monkeypatch.setattr(postgres, "_MOST_ROWS", 10)
+    with connect(server) as connection:
+        make(connection, "many")
+        add(connection, "many", hits(95))
+    source = tl.PostgresTable(server.dsn, "many")
+    with tl.live(Plain, {Hit: source}, tmp_path / "out", once=True, trigger="1h", ahead=None) as run:
+        assert run.wait(60)
+    assert run.digest == run_serial(Plain, hits(95)).digest
 
 
 def test_numbers_that_commit_out_of_order(tmp_path: Path, server: Server) -> None:

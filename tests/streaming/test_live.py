@@ -37,6 +37,7 @@ from timelapse.streaming.format import Epoch
 from timelapse.streaming.pack import Pack
 from timelapse.streaming.place import LocalPlace
 from timelapse.streaming.reading import Reading
+from timelapse.streaming.sources import follow
 
 
 class Hit(tl.Event):
@@ -572,6 +573,31 @@ def test_an_epoch_waits_for_rows_or_its_time(tmp_path: Path) -> None:
     assert Reading.open(tmp_path / "time").digest == Reading.open(tmp_path / "rows").digest
     with pytest.raises(UsageError, match="trigger_rows"):
         tl.live(Hits, {Hit: tl.Push()}, tmp_path / "none", trigger_rows=0)
+
+
+def test_a_source_with_more_than_its_share_is_asked_again_at_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also where all sources together gave fewer rows than an epoch takes."""
+    monkeypatch.setattr(loop, "MOST_ROWS", 40)
+    for name in ("hits", "marks"):
+        (tmp_path / name).mkdir()
+    for n in range(6):
+        put(tmp_path / "hits" / f"{n}.jsonl", lines(hits(20, 20 * n)))
+    streams: dict[Any, Any] = {Hit: tmp_path / "hits", Mark: tmp_path / "marks"}
+    with tl.live(Watch, streams, tmp_path / "out", once=True, trigger="1h", ahead=None) as run:
+        assert run.wait(60)
+    assert run.digest == whole(hits(120), [])
+
+
+def test_a_long_file_is_read_to_its_end_in_one_epoch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(follow, "_READ", 1 << 16)
+    put(tmp_path / "hits.jsonl", lines(hits(5_000)))
+    assert (tmp_path / "hits.jsonl").stat().st_size > 2 << 16
+    streams = {Hit: {"h": tmp_path / "hits.jsonl"}}
+    with tl.live(Hits, streams, tmp_path / "out", once=True, trigger="1h", ahead=None) as run:
+        assert run.wait(60)
+    assert run.digest == run_serial(Hits, hits(5_000)).digest
 
 
 def test_files_that_were_read_before_a_whole_checkpoint_are_not_read_again(

@@ -98,6 +98,8 @@ class Loop:
         self._full_since: float | None = None
         self._full_rows = 0
         self._asked = MOST_ROWS
+        self._cut = False
+        """Whether a source gave all that it was asked for: it may have more, and the next epoch does not wait for its time."""
         self._filters: deque[Refiltering] = deque()
         """What was asked for and is not recorded yet, in the order in which threads asked."""
         self._corrector = Corrector(timing.correct, timing.correct_rows)
@@ -278,7 +280,7 @@ class Loop:
                 self._keep_up(full=False, ended=True)
                 self._end("ended")
                 return
-            full = _rows(batches) >= self._most_rows
+            full = self._cut or _rows(batches) >= self._most_rows
             lags = full and not self._at_end()
             self._keep_up(full=lags, ended=False)
             sliced = lags and head.spread.told.last
@@ -343,6 +345,7 @@ class Loop:
 
     def _gather(self, head: Head) -> list[Batch]:
         """The rows of the next epoch."""
+        self._cut = False
         began, batches = time.monotonic(), self._poll(head)
         if self._timing.trigger_rows is None:
             return batches
@@ -380,6 +383,7 @@ class Loop:
             for name in source.partitions():
                 head.partition(entry.number, name)
             found += batches
+            self._cut |= _rows(batches) >= share
         now = time.monotonic()
         for batch in found:
             self._last_rows[batch.stream, batch.partition] = now

@@ -92,12 +92,31 @@ class Follow(LiveSource):
         return (ONE,)
 
     def poll(self, most: int) -> list[Batch]:
+        found: list[Batch] = []
+        rows = 0
+        while rows < most:
+            try:
+                batch = self._piece(most - rows)
+            except (SourceError, OSError):
+                if found:
+                    break  # it comes again at the next call
+                raise
+            if batch is None:
+                break
+            found.append(batch)
+            rows += len(batch.ts) + len(batch.bad)
+        return found
+
+    def _piece(self, most: int) -> Batch | None:
+        """The next whole lines: about so many at most, and no more than are parsed at once."""
+        if self._ended:
+            return None
         size = self._size() if self._until is None else self._until
         if self._at + len(self._rest) >= size and not self._once:
-            return []
+            return None
         if self._file is None:
             if not self._path.exists():
-                return []
+                return None
             self._file = open(self._path, "rb")  # noqa: SIM115  it stays open
             self._file.seek(self._at)
         want = min(size - self._at - len(self._rest), max(1 << 16, min(_READ, most * _LINE)))
@@ -107,10 +126,10 @@ class Follow(LiveSource):
             self._ended, cut = True, len(data)  # what follows no line's end is a line too
         self._rest = data[cut:]
         if not cut:
-            return []
+            return None
         whole, begin = data[:cut], self._at
         self._at += cut
-        return [self._batch(whole, begin)]
+        return self._batch(whole, begin)
 
     def _batch(self, data: bytes, begin: int) -> Batch:
         if self._plan is None:

@@ -188,8 +188,25 @@ class PostgresSource(LiveSource):
         return (ONE,)
 
     def poll(self, most: int) -> list[Batch]:
+        found: list[Batch] = []
+        rows = 0
+        while rows < most:
+            try:
+                batch = self._piece(most - rows)
+            except OSError:
+                if found:
+                    break  # it is asked again at the next call
+                raise
+            if batch is None:
+                break
+            found.append(batch)
+            rows += len(batch.ts) + len(batch.bad)
+        return found
+
+    def _piece(self, most: int) -> Batch | None:
+        """The next rows: about so many at most, and no more than one question fetches."""
         if self._safe <= self._position and not self._look():
-            return []
+            return None
         from psycopg import sql
 
         names = [n for n in self._types if n in self._plan.needed or n == self._given.by]
@@ -203,7 +220,7 @@ class PostgresSource(LiveSource):
         rows = self._ask(query, (self._position, self._safe, limit))
         if not rows:
             self._position = self._safe
-            return []
+            return None
         columns = [
             _arrow(self._types[name], list(values))
             for name, values in zip(names, zip(*rows, strict=True), strict=True)
@@ -214,7 +231,7 @@ class PostgresSource(LiveSource):
         self._position = int(offsets[-1]) if len(rows) == limit else self._safe
         bad = [int(offsets[b.row]) for b in parsed.bad]
         kept = offsets[np.asarray(parsed.rows, np.int64)]
-        return [batch_of(self._stream, ONE, self._kind, parsed, kept, bad, int(offsets[-1]))]
+        return batch_of(self._stream, ONE, self._kind, parsed, kept, bad, int(offsets[-1]))
 
     def _look(self) -> bool:
         """Find up to where rows can be read. Whether there are any."""
