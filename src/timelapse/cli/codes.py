@@ -72,6 +72,9 @@ A Delta or Iceberg table, a query to PostgreSQL, or a table of Spark's catalogue
 TL419 A function that rows go through
 `apply_batch` raised, or returned another number of rows than it was given. It returns a dict for each, or None to leave a row out. A row at which `apply` raises is a bad row.
 
+TL420 A column whose type is no longer what it was
+From the file that the message names on, a column is narrower (int64, then int32) or of another kind (int64, then texts) than in the files before: its values may mean something else. State what they mean: `compute = { id = "cast(id as bigint)" }` in log.toml, or a source of their own for the later files. Wider types are taken as they are.
+
 TL430 Spark failed while generating
 Nothing was left. `timelapse doctor` checks the set-up.
 

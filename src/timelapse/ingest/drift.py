@@ -9,8 +9,9 @@ from pathlib import PurePosixPath
 from typing import TYPE_CHECKING
 
 from timelapse.ids import DAY
-from timelapse.ingest.files import SourceFile
+from timelapse.ingest.files import SourceFile, told_by_suffix
 from timelapse.ingest.noticed import Noticed
+from timelapse.ingest.type_changes import Seen, check_types, columns_read
 from timelapse.log.columns import Layout, layouts_of
 
 if TYPE_CHECKING:
@@ -57,10 +58,13 @@ def layouts(one: Prepared, noticed: Noticed, base: int) -> tuple[list[Layout], l
 def unlike_before(one: Prepared, entry: SourceEntry, earlier: Sequence[IngestEntry]) -> list[str]:
     """How the columns of a source's first new file differ from those that its files of that day, or the last day before it, had in
     earlier ingests. JSON lines tell only which columns their rows had: they may lack one by chance.
+
+    Raises IngestError (TL420) for a column that is narrower than it was, or of another kind.
     """
-    if not one.shapes or not one.files or one.plan.format == "json" or one.plan.applied is not None:
+    if not one.shapes or one.plan.format == "json" or one.plan.applied is not None:
         return []
-    now, path = one.shapes[0], one.files[0].path
+    now = one.shapes[0]
+    path = one.files[0].path if one.files else f"the DataFrame for {entry.type}"
     day = next((own.days[0][0] for own in entry.columns if own.columns == now and own.days), None)
     known = [
         (min(last, day or last), number, layout, source)
@@ -74,6 +78,12 @@ def unlike_before(one: Prepared, entry: SourceEntry, earlier: Sequence[IngestEnt
         return []
     _, _, layout, source = max(known, key=lambda one: one[:2])
     was, unused = layout.columns, {*source.unused, *entry.unused}
+    if not _of_json(source):
+        where = f"the log's files of {layout.days[-1][1]}"
+        read = columns_read(one.plan, was).items()
+        check_types(one.plan, now, path, {name: Seen(c, was[c], where) for name, c in read})
+    if not one.files:
+        return []
     texts = [
         *_named("without", [name for name in was if name not in now], unused),
         *_named("with", [name for name in now if name not in was], unused),
@@ -83,6 +93,13 @@ def unlike_before(one: Prepared, entry: SourceEntry, earlier: Sequence[IngestEnt
         mark = " (not used)" if name in unused else ""
         said.append(f"{entry.type}: from {path} on {name!r}{mark} is {now[name]}, not {was[name]}")
     return said
+
+
+def _of_json(source: SourceEntry) -> bool:
+    """Whether its columns' types are kinds of JSON's values."""
+    return source.source.get("format") == "json" or told_by_suffix(
+        [SourceFile(p, 0) for p in source.taken], "json"
+    )
 
 
 def _named(word: str, names: Sequence[str], unused: Collection[str]) -> list[str]:

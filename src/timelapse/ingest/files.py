@@ -195,9 +195,10 @@ def format_of(source: Source, files: Sequence[SourceFile]) -> Format:
     )  # fmt: skip
 
 
-def told_by_suffix(files: Sequence[SourceFile]) -> bool:
-    """Whether the suffix of some file is known."""
-    return any(_by_suffix(file) is not None for file in files)
+def told_by_suffix(files: Sequence[SourceFile], format_: Format | None = None) -> bool:
+    """Whether the suffix of some file tells a format, or this one."""
+    found = {_by_suffix(file) for file in files}
+    return format_ in found if format_ is not None else bool(found - {None})
 
 
 def _by_suffix(file: SourceFile) -> Format | None:

@@ -29,6 +29,7 @@ from timelapse.ingest.parse import parse_lines, parse_table
 from timelapse.ingest.plan import Plan
 from timelapse.ingest.source import Source
 from timelapse.ingest.tables.base import Opened
+from timelapse.ingest.type_changes import Seen, check_types
 from timelapse.log.beside import FILE, LATE
 from timelapse.log.reader import LogReader
 from timelapse.log.types import EventType
@@ -338,9 +339,11 @@ def _outside_window(plan: Plan, file: SourceFile, shape: table_files.Shape) -> s
 
 
 def _types(plan: Plan, files: Sequence[SourceFile], shapes: Sequence[table_files.Shape]) -> list[str]:
-    """How the types of columns differ from one file to the next. Raises IngestError for one that cannot become the field's."""
+    """How the types of columns differ from one file to the next. Raises IngestError for one that cannot become the field's, and for one
+    that is narrower than in the file before, or of another kind."""
     said: list[str] = []
     before: dict[str, pa.DataType] = {}
+    seen: dict[str, Seen] = {}
     for file, shape in zip(files, shapes, strict=True):
         own = plan.within(file.partition, tuple(shape.columns))
         wanted = [
@@ -367,6 +370,7 @@ def _types(plan: Plan, files: Sequence[SourceFile], shapes: Sequence[table_files
                     f"{plan.kind.name}: from {file.path} on {column!r} is {given}, not {before[column]}"
                 )
                 before[column] = given
+        check_types(plan, shape.told, file.path, seen)
     return said
 
 
