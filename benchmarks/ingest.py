@@ -78,6 +78,7 @@ def make(folder: Path, rows: int, kind: str) -> Path:
 
 def _ours(files: Path, out: Path, cores: int) -> Callable[[], int]:
     import pandas  # noqa: F401 - Arrow looks for it at the first array of Python values
+    import pyarrow.pandas_compat  # noqa: F401 - so
 
     import timelapse.ingest.in_process
     import timelapse.ingest.write

@@ -14,8 +14,10 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from timelapse.env.garbage import memory_reused
 from timelapse.env.machine import cores, memory_alone
 from timelapse.ingest.batches import Batch
+from timelapse.ingest.columns_held import HeldColumns
 from timelapse.ingest.estimate import held_bytes, memory_of
 from timelapse.ingest.known import take_prints
 from timelapse.ingest.noticed import Noticed, notice
@@ -31,7 +33,6 @@ from timelapse.ingest.prepare import (
     types_of,
 )
 from timelapse.ingest.private import NOT_KEPT
-from timelapse.ingest.runs import fields_of
 from timelapse.ingest.source import Source
 from timelapse.ingest.task import BAD, TWICE, Note, Notes, TaskReport, event_text, noted, notes_of
 from timelapse.ingest.unique import known_events, rule_of, why_left_out
@@ -112,7 +113,8 @@ def run(
     """
     prepared: list[Prepared] = []
     try:
-        return _run(prepared, sources, folder, floor, most, log, progress or Silent())
+        with memory_reused():
+            return _run(prepared, sources, folder, floor, most, log, progress or Silent())
     finally:
         for one in prepared:
             one.close()
@@ -143,11 +145,11 @@ def _run(
     left_out: list[tuple[int, Note]] = []
     report = TaskReport()
     for number, one in enumerate(prepared):
-        batches: list[Batch] = []
+        columns = HeldColumns(one.plan.kind)
         for file, batch in _read(one, sum(len(p.files) for p in prepared[:number])):
             left_out += ((file, note) for note in notes_of(number, batch))
             report.noticed.setdefault(number, Noticed()).add(notice(one.plan, file, batch))
-            batches.append(batch)
+            columns.add(batch)
             tell.read(batch.read or len(batch.ts))
             times.append(batch.ts)
             files.append(file)
@@ -161,13 +163,12 @@ def _run(
                 held += held_bytes(batch)
                 if held > _ROUGH * most:
                     return None
-        table = fields_of(one.plan.kind, batches, cores())
+        table = columns.table()
         if number and prepared[number - 1].plan.kind == one.plan.kind:
             both = pa.concat_tables([tables[-1], table]).columns
             tables[-1] = fields_table(one.plan.kind, both, tables[-1].num_rows + table.num_rows)
         else:
             tables.append(table)
-        del batches
     ts = np.concatenate(times) if times else np.zeros(0, np.int64)
     kept, tables = _once(prepared, ts, tables, origins, left_out, log)
     if beside:
