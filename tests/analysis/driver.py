@@ -46,8 +46,10 @@ class Effects:
         found = self._store.get(self._stored(key), ABSENT)
         return found, self._default if found is ABSENT else found
 
-    def _e_set(self, key: Any, value: Any = True) -> None:
-        self._apply(key, value)
+    def _e_set(self, key: Any, *value: Any) -> None:
+        """Without a value: a member is there, a counter is back at zero."""
+        [found] = value or [self._spec.kind is not Counter]
+        self._apply(key, found)
 
     def _e_del(self, key: Any) -> None:
         if self._spec.kind is tl.Mean:

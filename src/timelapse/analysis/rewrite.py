@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 
 from timelapse.analysis.depend import Closure, Relaxed
 from timelapse.analysis.ir import CallSite, FunctionIR, Node, StateWrite, Vertex
+from timelapse.model.functions import compiled_within, remade
 
 
 @dataclass
@@ -334,26 +335,7 @@ def definition(fn: FunctionIR, body: list[ast.stmt]) -> ast.FunctionDef:
 def compiled(fn: FunctionIR, node: ast.FunctionDef) -> types.FunctionType:
     """The function of a cut definition: same globals, defaults, closure, file and lines."""
     function = fn.function
-    free = function.__code__.co_freevars
-    inner: ast.stmt = node
-    if free:
-        outer = ast.arguments([], [ast.arg(n) for n in free], None, [], [], None, [])
-        inner = ast.FunctionDef("_tl_scope", outer, [node], [], None, None)
-        inner.lineno = inner.end_lineno = node.lineno
-        inner.col_offset = inner.end_col_offset = 0
-    module = ast.fix_missing_locations(ast.Module([inner], []))
-    code = compile(module, function.__code__.co_filename, "exec", dont_inherit=True)
-    for _ in range(2 if free else 1):
-        code = next(c for c in code.co_consts if isinstance(c, types.CodeType))
-    code = code.replace(co_qualname=function.__qualname__)
-    cells: Mapping[str, Any] = dict(zip(free, function.__closure__ or (), strict=True))
-    made = types.FunctionType(
-        code, function.__globals__, function.__name__, function.__defaults__,
-        tuple(cells[n] for n in code.co_freevars),
-    )  # fmt: skip
-    made.__kwdefaults__ = function.__kwdefaults__
-    made.__qualname__ = function.__qualname__
-    made.__module__ = function.__module__
+    made = remade(function, compiled_within(node, function.__code__.co_freevars, function))
     made.__dict__["__tl_text__"] = ast.unparse(node)  # what was cut has no source in any file
     made.__dict__["__tl_tree__"] = _bare(node)  # the same with the lines of the file
     return made

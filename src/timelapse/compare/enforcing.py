@@ -30,6 +30,7 @@ from timelapse.compare.differences import Diff, diff
 from timelapse.errors import Place, UsageError, meant
 from timelapse.ids import INT64_MIN, Phase
 from timelapse.model.events import Event, Record
+from timelapse.model.functions import remade
 from timelapse.model.program import Program, as_program, params_of, spec_of
 from timelapse.model.source import function_source
 from timelapse.model.types import ScalarType
@@ -289,15 +290,8 @@ def _rewritten(function: types.FunctionType, edits: Iterable[_Edit]) -> types.Fu
         lines[edit.line - 1] = old[: edit.start] + edit.text.encode() + old[edit.end :]
     text = b"".join(lines).decode()
     code = _find(compile(text, _remember(text, file), "exec", dont_inherit=True), function.__code__)
-    made = types.FunctionType(
-        code, function.__globals__, function.__name__, function.__defaults__, function.__closure__
-    )
-    made.__kwdefaults__, made.__annotations__ = function.__kwdefaults__, function.__annotations__
-    made.__qualname__, made.__module__, made.__doc__ = (
-        function.__qualname__,
-        function.__module__,
-        function.__doc__,
-    )
+    made = remade(function, code)
+    made.__annotations__, made.__doc__ = function.__annotations__, function.__doc__
     made.__dict__.update(function.__dict__)
     return made
 

@@ -21,6 +21,7 @@ from typing import Any, TypeGuard
 from timelapse.analysis.views import is_view, viewed
 from timelapse.depth import roomy
 from timelapse.kept import Kept
+from timelapse.model.functions import compiled_within, remade
 from timelapse.model.source import function_source
 
 _LEAVING = (ast.Return, ast.Raise, ast.Continue, ast.Break)
@@ -108,7 +109,7 @@ def instrumented(
         return function.__code__, code, tuple(sites.all[known:])
 
     _, code, sites.all[known:] = _REWRITTEN.get(key, rewritten)
-    return _with_cells(function, code, name, told)
+    return remade(function, code, {name: types.CellType(told)})
 
 
 _Rewritten = tuple[types.CodeType, types.CodeType, tuple[Site, ...]]
@@ -120,36 +121,8 @@ def _compiled(function: types.FunctionType, node: ast.FunctionDef, name: str) ->
     """The code of the rewritten function, with the variable `name` in its closure: same file, lines, and names of private attributes."""
     free = [n for n in function.__code__.co_freevars if n != "__class__"]
     parts = function.__qualname__.split(".")
-    inside: ast.stmt = node
     owner = parts[-2] if len(parts) > 1 and parts[-2] != "<locals>" else None
-    if owner is not None:  # names like `__x` are spelt with the name of the class
-        inside = ast.ClassDef(owner, [], [], [node], [])
-    outer = ast.FunctionDef(
-        "_tl_scope", ast.arguments([], [ast.arg(n) for n in [*free, name]], None, [], [], None, []), [inside], []
-    )  # fmt: skip
-    for made in (inside, outer):
-        ast.copy_location(made, node)
-    module = ast.fix_missing_locations(ast.Module([outer], []))
-    code = compile(module, function.__code__.co_filename, "exec", dont_inherit=True)
-    for _ in range(2 if owner is None else 3):
-        code = next(c for c in code.co_consts if isinstance(c, types.CodeType))
-    return code.replace(co_qualname=function.__qualname__)
-
-
-def _with_cells(
-    function: types.FunctionType, code: types.CodeType, name: str, told: Any
-) -> types.FunctionType:
-    """A function of that code, with what the function has: globals, defaults, closure; and `told` as the variable `name`."""
-    cells = dict(zip(function.__code__.co_freevars, function.__closure__ or (), strict=True))
-    cells[name] = types.CellType(told)
-    made = types.FunctionType(
-        code, function.__globals__, function.__name__, function.__defaults__,
-        tuple(cells[n] for n in code.co_freevars),
-    )  # fmt: skip
-    made.__kwdefaults__ = function.__kwdefaults__
-    made.__qualname__ = function.__qualname__
-    made.__module__ = function.__module__
-    return made
+    return compiled_within(node, [*free, name], function, owner=owner)
 
 
 class _Rewriter:

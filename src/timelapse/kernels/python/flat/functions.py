@@ -12,6 +12,7 @@ from typing import Any
 from timelapse.kernels.python.flat.infer import bound_names
 from timelapse.kernels.python.flat.states import StateCode
 from timelapse.model.events import Event, Record
+from timelapse.model.functions import compiled_within, remade
 from timelapse.model.source import FunctionNode
 
 _REFUSED = {"locals", "vars", "dir", "eval", "exec", "globals"}
@@ -69,13 +70,8 @@ class Made:
     def bind(self, cell: Callable[[str], types.CellType]) -> types.FunctionType:
         """The function, with what its names stand for."""
         source = self.source
-        own = dict(zip(source.__code__.co_freevars, source.__closure__ or (), strict=True))
-        closure = tuple(own[n] if n in own else cell(n) for n in self.free)
-        made = types.FunctionType(
-            self.code, source.__globals__, source.__name__, source.__defaults__, closure
-        )
-        made.__kwdefaults__ = source.__kwdefaults__
-        return made
+        own = source.__code__.co_freevars
+        return remade(source, self.code, {n: cell(n) for n in self.free if n not in own})
 
 
 def can_be_rewritten(tree: FunctionNode, names: set[str]) -> bool:
@@ -118,13 +114,4 @@ def compiled(
     own |= {n for n in bound_names(ast.Module(body, [])) if n not in nonlocals}
     used = {n.id for n in ast.walk(made) if isinstance(n, ast.Name) and n.id.startswith("_tl_")} - own
     outer = sorted({*used, *nonlocals, *function.__code__.co_freevars})
-    scope = ast.FunctionDef(
-        "_tl_scope", ast.arguments([], [ast.arg(n) for n in outer], None, [], [], None, []), [made], [], None, None
-    )  # fmt: skip
-    scope.lineno = scope.end_lineno = tree.lineno
-    scope.col_offset = scope.end_col_offset = 0
-    module = ast.fix_missing_locations(ast.Module([scope], []))
-    code = compile(module, function.__code__.co_filename, "exec", dont_inherit=True)
-    for _ in range(2):
-        code = next(c for c in code.co_consts if isinstance(c, types.CodeType))
-    return code.replace(co_qualname=function.__qualname__)
+    return compiled_within(made, outer, function)
