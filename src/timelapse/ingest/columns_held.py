@@ -43,20 +43,20 @@ class _Bytes:
     """Bytes that grow. Growing moves pages, not what they hold, where they are many."""
 
     def __init__(self) -> None:
-        self._bytes = np.empty(_FIRST, np.uint8)
+        self._buffer = pa.allocate_buffer(_FIRST, resizable=True)
         self.used = 0
 
     def room(self, count: int) -> npt.NDArray[np.uint8]:
-        """The next so many bytes, to be written to."""
+        """The next so many bytes, to be written to before more is asked for."""
         end = self.used + count
-        if end > len(self._bytes):
-            self._bytes.resize(max(end, 2 * len(self._bytes)), refcheck=False)
-        found = self._bytes[self.used : end]
+        if end > self._buffer.size:
+            self._buffer.resize(max(end, 2 * self._buffer.size))
+        found = np.frombuffer(self._buffer, np.uint8, count, self.used)
         self.used = end
         return found
 
     def whole(self) -> pa.Buffer:
-        return pa.py_buffer(self._bytes[: self.used])
+        return self._buffer.slice(0, self.used)
 
 
 class _Valid:
