@@ -7,7 +7,7 @@ import random
 import numpy as np
 import pytest
 
-from timelapse.kernels.native.memory.growth import Growth
+from timelapse.kernels.native.memory.growth import Growth, foretell
 from timelapse.kernels.native.memory.hashtable import HashTable
 from timelapse.kernels.native.memory.layout import Layout
 
@@ -62,6 +62,16 @@ def test_what_was_there_before_does_not_grow() -> None:
     growth = Growth(1 << 24, 10**6)
     growth.expected(1 << 18, 10**6 + 10)
     assert growth.expected(1 << 20, 10**6 + 20) < 10**6 + 200
+
+
+def test_what_somebody_knows_is_made_at_once() -> None:
+    """However few events there were; and what comes beyond that is foretold as ever."""
+    growths = [Growth(1 << 24, 0), Growth(1 << 24, 0)]
+    foretell([("total", "seen"), ("late",)], growths, {"total": 500, "seen": 4_000_000, "other": 7})
+    assert growths[0].expected(0, 0) == 4_000_000
+    assert growths[1].expected(0, 0) == 0
+    growths[0].expected(1 << 18, 200_000)
+    assert growths[0].expected(1 << 19, 400_000) == 12_800_000
 
 
 def test_a_slice_of_unknown_length_doubles() -> None:

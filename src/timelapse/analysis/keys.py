@@ -59,6 +59,8 @@ class Access:
     place: Place
     writes: bool
     fn: FunctionIR = field(repr=False)
+    parts: tuple[ast.expr | None, ...] = ()
+    """Where there is no `key`: the parts of the tuple that it is, as far as they follow from the event."""
 
 
 @dataclass(frozen=True)
@@ -344,7 +346,7 @@ class _Finder:
             which = (id(node), state, writes, number)
             if which in found:
                 continue
-            closed, why = None, f"{state} is used under no key"
+            closed, why, parts = None, f"{state} is used under no key", tuple[ast.expr | None, ...]()
             if every:
                 why = f"all keys of {state} are read"
             elif key is not None:
@@ -352,9 +354,24 @@ class _Finder:
                     closed = self._closed(fn, vertex, context, key, place)
                 except NotClosed as reason:
                     why = f"the key of {state} does not follow from the event alone: {reason}"
+                    parts = self._parts(fn, vertex, context, key, place)
             closed = closed and self._declared(self._analysis.spec.states[state], node, closed)
             text = "" if closed is None else ast.unparse(closed)
-            found[which] = Access(state, context.event, closed, text, why, place, writes, fn)
+            found[which] = Access(state, context.event, closed, text, why, place, writes, fn, parts)
+
+    def _parts(
+        self, fn: FunctionIR, vertex: Vertex, context: _Context, key: ast.expr, place: Place
+    ) -> tuple[ast.expr | None, ...]:
+        """The parts of a tuple over `self` and `e`; None: one that does not follow from the event."""
+        found: list[ast.expr | None] = []
+        for part in key.elts if isinstance(key, ast.Tuple) else ():
+            if isinstance(part, ast.Starred):
+                return ()
+            try:
+                found.append(self._closed(fn, vertex, context, part, place))
+            except NotClosed:
+                found.append(None)
+        return tuple(found)
 
     def _declared(self, spec: StateSpec, node: ast.AST, key: ast.expr) -> ast.expr | None:
         """The key as a tuple that begins with the declared key, in kinds with several things under one."""

@@ -107,6 +107,9 @@ class Knowledge:
             parts: list[Any] = [None] * (width or 1)
             if access.key is not None and key is not None:
                 parts = _origins(access, self.spec.states[access.state], params)
+            elif len(access.parts) == width:
+                names = access.fn.function.__globals__
+                parts = [p and origins(p, None, params, names)[0] for p in access.parts]
             known = {"ts", "seq", *(f.name for f in access.event.__fields__)}
             parts = [p if p is not None and p.fields <= known else None for p in parts]
             found[access.state].append(Pattern(access.event.__name__, tuple(parts)))
@@ -115,10 +118,12 @@ class Knowledge:
     def _accesses(self, targets: Sequence[str] | None = None) -> Iterator[Access]:
         """Every access of a state; a key that is made of the time follows from more than the event."""
         for access in accesses(self._analysis, targets):
-            timed = access.key is not None and any(
-                isinstance(n, ast.Attribute) and n.attr == "now" for n in ast.walk(access.key)
-            )
-            yield replace(access, key=None) if timed else access
+            timed = any(
+                isinstance(n, ast.Attribute) and n.attr == "now"
+                for part in (access.key, *access.parts) if part is not None
+                for n in ast.walk(part)
+            )  # fmt: skip
+            yield replace(access, key=None, parts=()) if timed else access
 
     def place(self, asked: Key, event: Event) -> Any:
         """The key that an event gives, or all that stands under it. Raises whatever the expression raises."""

@@ -131,21 +131,23 @@ def _guessed(past: Past, event: Event) -> Iterator[Place]:
 
 
 def _of_fields(past: Past, event: Event) -> Iterator[Place]:
-    """Keys made of the event's fields: one, or what is in a list, or two in either order; single values."""
+    """Keys made of the event's fields, and of what is in those that are lists: one, or two in either order; single values."""
     values = [getattr(event, f.name) for f in type(event).__fields__]
     plain = [v for v in values if isinstance(v, int | str | bytes)]
-    listed = [v for own in values if isinstance(own, tuple | list) for v in own]
+    plain += [v for own in values if isinstance(own, tuple | list) for v in own]
     for name, spec in past.spec.states.items():
         if spec.key is None:
             yield name, UNKEYED
             continue
         parts = spec.key.items if isinstance(spec.key, TupleType) else (spec.key,)
-        keys = itertools.permutations(plain, 2) if len(parts) == 2 else ((v,) for v in (*plain, *listed))
         if len(parts) > 2:
             continue
-        for key in itertools.islice(dict.fromkeys(keys), _GUESSES):
-            if all(_TYPES.get(p.text) is type(v) for p, v in zip(parts, key, strict=True)):
-                yield name, key if isinstance(spec.key, TupleType) else key[0]
+        keys = itertools.permutations(plain, 2) if len(parts) == 2 else ((v,) for v in plain)
+        fitting = (
+            k for k in keys if all(_TYPES.get(p.text) is type(v) for p, v in zip(parts, k, strict=True))
+        )
+        for key in itertools.islice(dict.fromkeys(fitting), _GUESSES):
+            yield name, key if isinstance(spec.key, TupleType) else key[0]
 
 
 _TYPES = {"int": int, "str": str, "bytes": bytes, "Time": int}
@@ -158,13 +160,11 @@ def candidates(
 
     `back`: so many events before the end of each are looked at, where all fields have to be compared.
     """
-    found = past.likely(asks, lo, hi)
-    if found is not None:
-        return dict(found)
+    told = past.telling(asks)
+    made = dict((past.likely(told, lo, hi) or {}) if told else {})
     ends: dict[int, list[Ask]] = {}
-    for ask in asks:
+    for ask in (a for a in asks if a not in made):
         ends.setdefault(hi if back is None else min(ask.end, hi), []).append(ask)
-    made: dict[Ask, Seqs] = {}
     for end, own in ends.items():
         seqs = likely(past, lo if back is None else max(lo, end - back), end, [ask.place for ask in own])
         made |= {ask: seqs[ask.place][: np.searchsorted(seqs[ask.place], ask.end)] for ask in own}
@@ -218,19 +218,34 @@ def _parts(key: Any) -> tuple[Any, ...]:
 def _holding(
     table: pa.Table, part: Any, known: dict[Any, npt.NDArray[np.bool_] | None]
 ) -> npt.NDArray[np.bool_] | None:
-    """The rows in which some field is equal to a part of a key; None where there is none such."""
+    """The rows in which some field is equal to a part of a key, or is a list that holds it; None where there is none such."""
     name = (type(part), part)
     if name not in known:
         total: npt.NDArray[np.bool_] | None = None
         for column, kind in zip(table.columns[2:], table.schema.types[2:], strict=True):
-            if not _fits(part, kind):
+            listed = pa.types.is_list(kind) or pa.types.is_large_list(kind)
+            if not _fits(part, kind.value_type if listed else kind):
                 continue
-            if pa.types.is_timestamp(kind):
-                column = column.cast(pa.int64())
-            mask = np.asarray(pc.fill_null(pc.equal(column, pa.scalar(part, column.type)), False))
+            mask = _listing(column, part) if listed else _equal(column, part)
             total = mask if total is None else total | mask
         known[name] = None if total is None or not total.any() else total
     return known[name]
+
+
+def _equal(column: pa.Array | pa.ChunkedArray, part: Any) -> npt.NDArray[np.bool_]:
+    if pa.types.is_timestamp(column.type):
+        column = column.cast(pa.int64())
+    return np.asarray(pc.fill_null(pc.equal(column, pa.scalar(part, column.type)), False))
+
+
+def _listing(column: pa.ChunkedArray, part: Any) -> npt.NDArray[np.bool_]:
+    """The rows whose list holds it."""
+    found = [np.zeros(0, np.bool_)]
+    for chunk in column.chunks:
+        mask = np.zeros(len(chunk), np.bool_)
+        mask[pc.list_parent_indices(chunk).to_numpy()[_equal(pc.list_flatten(chunk), part)]] = True
+        found.append(mask)
+    return np.concatenate(found)
 
 
 def _fits(part: Any, kind: pa.DataType) -> bool:

@@ -128,6 +128,14 @@ class Past:
     patience = 1
     """So many times as many stops are worth making, rather than going through a slice again."""
 
+    def telling(self, asks: Collection[Ask]) -> list[Ask]:
+        """Those about states of which analysis tells who writes them."""
+        try:
+            tell = {name: self._tells(name) for name in {ask.place[0] for ask in asks}}
+        except Unfocused:
+            return []
+        return [ask for ask in asks if tell[ask.place[0]]]
+
     def likely(self, asks: Collection[Ask], lo: int, hi: int) -> Mapping[Ask, Seqs] | None:
         """For each question events lo <= seq < hi that may have written the place, at least the newest, if that can be said."""
         if hi - lo > LONGEST:
@@ -210,6 +218,11 @@ class Past:
     def held(self, state: str, key: Any, slices: int) -> Any:
         """What a state held under a key after so many slices; ABSENT: nothing."""
         return self.run.value_at_cut(state, key, slices)
+
+    def rows(self, end: int) -> dict[str, int]:
+        """How many keys states have had before an event, at least: new ones are met more rarely as time goes on."""
+        part = end / max(end, self.cuts[-1], 1)
+        return {name: int(all_.rows * part) for name, all_ in self.run.manifest.content.items()}
 
     def by_slice(self, seqs: Iterable[int]) -> Iterator[tuple[int, list[int]]]:
         """Ascending seqs, by slice."""
@@ -314,6 +327,8 @@ class Past:
             self.program, work, starts, hi - lo, final=work is self._work,
             quarantine=self.quarantine if thin is None else None, slow=self.slow,
         )  # fmt: skip
+        if thin is None:
+            kernel.expect(self.rows(hi))
         walk = Walk(kernel, source)
         if not walk.compiled:
             self.slow += hi - lo if thin is None else len(thin.seqs)

@@ -85,7 +85,7 @@ def writers(past: Past, asks: Collection[Ask], count: int, guess: Guess | None =
 def _focused(past: Past, slice_id: int, asks: Sequence[Ask]) -> dict[Ask, list[Written]]:
     """All writes of the places in a slice, newest first, from the events that matter. What is not in it is searched for.
 
-    All questions at once; where that is too much, those about one event at a time.
+    All questions at once; where that is too much, those about one event at a time, then those about one state.
     """
     ends: dict[int, list[Ask]] = {}
     for ask in asks:
@@ -95,9 +95,14 @@ def _focused(past: Past, slice_id: int, asks: Sequence[Ask]) -> dict[Ask, list[W
     try:
         wrote, _ = past.focus(slice_id, max(ends)).writes({a.place for a in asks})
     except Unfocused:
-        if len(ends) == 1:
+        if len(ends) > 1:
+            return {a: found for own in ends.values() for a, found in _focused(past, slice_id, own).items()}
+        states: dict[str, list[Ask]] = {}
+        for ask in asks:
+            states.setdefault(ask.place[0], []).append(ask)
+        if len(states) == 1:
             return {}
-        return {a: found for own in ends.values() for a, found in _focused(past, slice_id, own).items()}
+        return {a: found for own in states.values() for a, found in _focused(past, slice_id, own).items()}
     return {
         a: [
             Written(w.seq, shown_side(w.before), shown_side(w.after))

@@ -21,7 +21,7 @@ from timelapse.kernels.native.leaving import Failed, TooOften
 from timelapse.kernels.native.logs import NEAR_THE_END, Logs
 from timelapse.kernels.native.memory import loops
 from timelapse.kernels.native.memory.gathering import collect
-from timelapse.kernels.native.memory.growth import Growth, make_room
+from timelapse.kernels.native.memory.growth import Growth, foretell, make_room
 from timelapse.kernels.native.memory.hashtable import HashTable
 from timelapse.kernels.native.memory.layout import layout_of
 from timelapse.kernels.native.memory.members import Members
@@ -125,6 +125,12 @@ class NativeKernel:
         self.open = self._is_begun = False
         """Open: a slice goes on from run to run until `changes` is called; runs give what was put out."""
 
+    def expect(self, rows: Mapping[str, int]) -> None:
+        """So many keys of states there will be in the end, at least: tables get that room when they grow first."""
+        foretell(self._unit.tables, self._growth, rows)
+        for name, members in self._members.items():
+            members.reserve(rows.get(name, 0))
+
     def run_steps(self, source: Source, tick: Tick) -> PassResult:
         """Process one slice of a program that is called at other times than those of the log's events too."""
         result = self.run(self._begun(source), tick, source.event)
@@ -206,8 +212,7 @@ class NativeKernel:
         """What the slice did to states. It ends here. Raises Abandoned."""
         if not self._is_begun:
             self.begin()
-        threads = 2 if self._prefetch else 1  # the one that decoded is done by now
-        collect([self.collected()], result, threads)
+        collect([self.collected()], result, 2 if self._prefetch else 1)  # the one that decoded is done by now
         result.rows = self._logs.rows()
         self._is_begun = False
 
@@ -273,15 +278,13 @@ class NativeKernel:
 
     def held(self, name: str) -> pa.Table:
         """An exact state's keys and values, in no order (NativeTable.held)."""
-        table, spec = self._tables.get(name), self._spec.states[name]
-        if table is None:  # no handler mentions it
-            return self._starts.get(name, empty(spec))
-        return table.held()
+        if name in self._tables:
+            return self._tables[name].held()
+        return self._starts.get(name, empty(self._spec.states[name]))  # no handler mentions it
 
     def take_written(self, name: str, key: Any) -> bool:
         """Whether a key of an exact state was written since the slice began, or since this was last asked."""
-        table = self._tables.get(name)
-        return table is not None and table.take_written(key)
+        return name in self._tables and self._tables[name].take_written(key)
 
     @property
     def unit(self) -> Unit:
@@ -328,8 +331,8 @@ class NativeKernel:
 
     def collected(self) -> dict[str, NativeTable]:
         """The states of which it is asked what a slice did to them; one that no handler mentions is empty."""
-        wanted = set(self._work.exact if self._final else self._work.targets) | set(self._work.delta)
-        wanted = wanted if self._asked is None else set(self._asked)
+        all_ = set(self._work.exact if self._final else self._work.targets) | set(self._work.delta)
+        wanted = all_ if self._asked is None else self._asked
         own = {n: spec for n, spec in self._spec.states.items() if n in wanted}
         layouts = {n: layout_of(spec, self._work, final=self._final) for n, spec in own.items()}
         return {n: self._tables.get(n) or NativeTable(own[n], layouts[n], self._interned) for n in own}
@@ -354,9 +357,8 @@ class NativeKernel:
         if self._ticks is None:
             return
         for step in self._ticks.take(batch, at):
-            fallback = self._python()
             self._outputs.keep()
-            failure = fallback.tick(step)
+            failure = self._python().tick(step)
             self._logs.keep()
             if failure is not None:
                 raise Failed(-1, failure)
@@ -440,8 +442,7 @@ class NativeKernel:
 
     def _place(self, batch: Batch, at: int, position: npt.NDArray[np.int64]) -> tuple[int, int, int]:
         """An event's type, its row there, its seq."""
-        kind = int(batch.kinds[at])
-        row = int(position[kind])
+        kind, row = int(batch.kinds[at]), int(position[int(batch.kinds[at])])
         table = batch.chunk.tables[self._unit.table_of(kind)]
         return kind, row, table.column("seq")[row].as_py()
 

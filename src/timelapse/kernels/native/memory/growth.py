@@ -7,7 +7,7 @@ a third of the time that 10 million anti-spam events took. What is foretold only
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from timelapse.kernels.native.memory.hashtable import HashTable
 
@@ -25,6 +25,8 @@ class Growth:
     def __init__(self, events: int, rows: int) -> None:
         self._events, self._first, self._past = events, rows, 0
         self._marks: list[tuple[int, int]] = []
+        self.least = 0
+        """So many rows there will be, at least, if somebody knows."""
 
     def go_on(self, done: int) -> None:
         """A new slice of these events begins after one of so many, with the same table."""
@@ -37,16 +39,22 @@ class Growth:
         if not marks or done >= 2 * marks[-1][0]:
             marks.append((done, new))
         if done < _EARLY or done >= self._events or new <= 0:
-            return rows
+            return max(rows, self.least)
         before, earlier = max((m for m in marks if 2 * m[0] <= done), default=(0, 0))
         if earlier <= 0:
-            return rows
+            return max(rows, self.least)
         # Heaps' law: the number of different keys grows with a power of the number of events.
         power = min(1.0, max(0.0, math.log(new / earlier) / math.log(done / before)))
         growth = float((self._events / done) ** power)
         if power < _STEADY:
             growth = min(growth, _AT_ONCE)
-        return self._first + math.ceil(new * growth)
+        return max(self._first + math.ceil(new * growth), self.least)
+
+
+def foretell(tables: Sequence[Sequence[str]], growth: Sequence[Growth], rows: Mapping[str, int]) -> None:
+    """So many keys of states there will be, at least. `tables`: the states in each."""
+    for names, own in zip(tables, growth, strict=True):
+        own.least = max((rows.get(name, 0) for name in names), default=0)
 
 
 def make_room(tables: Sequence[HashTable]) -> bool:
