@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import shlex
 import signal
 import subprocess
 from pathlib import Path
@@ -231,6 +232,20 @@ def test_a_program_that_does_not_fit_the_log(tmp_path: Path, social: Path) -> No
 def test_wrong_settings(social: Path, value: str) -> None:
     """TL806."""
     assert cli("replay", ANTISPAM, social, "--set", value).err.startswith("TL806")
+
+
+def test_no_slices_are_refused(tmp_path: Path, social: Path) -> None:
+    for slices in ("0", "-1"):
+        result = cli("replay", ANTISPAM, social, "--slices", slices, "--out", tmp_path / "run")
+        assert result.code == 2
+        assert f"TL810 --slices is {slices}" in result.err
+        assert not (tmp_path / "run").exists()
+
+
+def test_the_next_command_can_be_pasted(tmp_path: Path, social: Path) -> None:
+    result = cli("replay", ANTISPAM, social, "--out", tmp_path / "a run")
+    found = next(line for line in result.out.splitlines() if line.startswith("next: "))
+    assert shlex.split(found)[1:] == ["timelapse", "verify", str(tmp_path / "a run")]
 
 
 def test_an_occupied_place_stays(tmp_path: Path, social: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -144,7 +145,7 @@ def synth(
         ("log id ", "dim"),
         log.id,
         ("   next: ", "dim"),
-        f"timelapse replay {_program()} {out}",
+        f"timelapse replay {_program()} {shlex.quote(str(out))}",
     )
 
 
@@ -174,7 +175,7 @@ def _company(out: Path, events: int, seed: int, *, as_json: bool) -> None:
     )
     line(
         ("next: ", "dim"),
-        f"timelapse ingest {out}/log.toml && timelapse replay {out}/rules.py:Fraud {out}/log",
+        f"timelapse ingest {shlex.quote(f'{out}/log.toml')} && timelapse replay {shlex.quote(f'{out}/rules.py:Fraud')} {shlex.quote(f'{out}/log')}",
     )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -91,4 +92,9 @@ def derive(
         (f"{many(log.count, 'event', 'events')}", "bold"),
         "  " + "  ".join(f"{name} {n:,}" for name, n in counts.items()),
     )
-    line(("log ", "dim"), str(out), ("      next: ", "dim"), f"timelapse replay FILE:Class {out}")
+    line(
+        ("log ", "dim"),
+        str(out),
+        ("      next: ", "dim"),
+        f"timelapse replay FILE:Class {shlex.quote(str(out))}",
+    )

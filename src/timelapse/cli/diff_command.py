@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -246,7 +247,7 @@ def _tell_report(place: Path | None, names: tuple[str, str] | None, found: Diff)
     elif not found.same:
         how = "the same command with --report diff.html"
         if names is not None and all(_is_run(name) for name in names):
-            how = f"timelapse report {names[0]} {names[1]}"
+            how = f"timelapse report {shlex.join(names)}"
         line((f"report: {how}", "dim"))
 
 

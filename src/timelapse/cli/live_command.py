@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import sys
 import time
 from pathlib import Path
@@ -409,16 +410,18 @@ def _print_end(run: Live, line: Any) -> None:
         line("no rows were read")
         return
     line(
-        f"{found['rows']:,} rows in {found['epoch']:,} epochs, complete up to {found['complete_text'] or '-'}"
+        f"{many(found['rows'], 'row', 'rows')} in {many(found['epoch'], 'epoch', 'epochs')}, complete up to {found['complete_text'] or '-'}"
     )
     for name, rows in found["records"].items():
         line(f"  {name}: {rows:,}")
-    for name, what in (
-        ("late", "late rows, put aside"), ("aside", "rows put aside: no events, or of absurd times"), ("waiting_rows", "rows wait for later ones"),
-        ("rejected", "events rejected"), ("quarantined", "events taken out, at which a handler raised"),
+    for name, one, more in (
+        ("late", "late row, put aside", "late rows, put aside"),
+        ("aside", "row put aside: no event, or of an absurd time", "rows put aside: no events, or of absurd times"),
+        ("waiting_rows", "row waits for later ones", "rows wait for later ones"), ("rejected", "event rejected", "events rejected"),
+        ("quarantined", "event taken out, at which a handler raised", "events taken out, at which a handler raised"),
     ):  # fmt: skip
         if found[name]:
-            line((f"  {found[name]:,} {what}", "yellow"))
+            line((f"  {many(found[name], one, more)}", "yellow"))
     if not found["compiled"]:
         line(
             (
@@ -437,7 +440,10 @@ def _print_end(run: Live, line: Any) -> None:
             )
         )
     line(("digest ", "dim"), found["digest"])
-    line((f"timelapse parity {run.path}", "dim"), ("  compares with a replay of the journal", "dim"))
+    line(
+        (f"timelapse parity {shlex.quote(str(run.path))}", "dim"),
+        ("  compares with a replay of the journal", "dim"),
+    )
 
 
 def parity(

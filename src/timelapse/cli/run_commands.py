@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -327,7 +328,7 @@ def print_run(run: Run, info: LogInfo, proof: Verification | None) -> None:
         f"{where} -> {run.path}" if where.startswith("@") else where,
     )
     if proof is None:
-        line(("next: ", "dim"), f"timelapse verify {where}")
+        line(("next: ", "dim"), f"timelapse verify {shlex.quote(where)}")
 
 
 def print_quarantined(run: Run) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -165,7 +166,9 @@ def restore(
         )
     if found.start_from is not None:
         note(f"it goes on from the run {found.start_from}, which has to be there as well")
-    line(("next: ", "dim"), f"timelapse live PROGRAM {into} ... with the sources that it had")
+    line(
+        ("next: ", "dim"), f"timelapse live PROGRAM {shlex.quote(str(into))} ... with the sources that it had"
+    )
 
 
 def _print(found: Snapshot, folder: Path, *, as_json: bool) -> None:

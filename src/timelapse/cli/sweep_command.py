@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import shlex
 from decimal import Decimal
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -132,7 +133,7 @@ def sweep(
             _print(
                 found, folder, plot, kept["reason"] or kept["reads_reason"] or _of_states(base, found.names)
             )
-            told = str(report) if report is not None else f"timelapse report {folder}"
+            told = str(report) if report is not None else f"timelapse report {shlex.quote(str(folder))}"
             line(("report: ", "dim"), told)
 
 

@@ -131,10 +131,17 @@ def cut_in_runs(
     return found, lead, tuple(begins)
 
 
+def check_slices(slices: int) -> None:
+    """Raises UsageError where somebody asks for less than one slice."""
+    if slices < 1:
+        raise UsageError(
+            f"slices= (--slices) is {slices}", hint="1 or more; without it the number is chosen by size and cores", code="TL810"
+        )  # fmt: skip
+
+
 def cuts(reader: EventReader, slices: int, since: int = 0) -> list[int]:
     """Slice boundaries; never more slices than events, and no empty one."""
-    if slices < 1:
-        raise UsageError(f"slices must be at least 1, not {slices}", code="TL810")
+    check_slices(slices)
     left = reader.count - since
     count = max(1, min(slices, left))
     found = (

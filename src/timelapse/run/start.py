@@ -44,7 +44,15 @@ from timelapse.run.planning import Planner, in_threads
 from timelapse.run.quarantine import all_taken_out, replay_without_failing
 from timelapse.run.request import Engine, Request, Resume, Settings, Several, check_engine
 from timelapse.run.run import Run, RunContext
-from timelapse.run.slices import cut, cut_behind, cut_in_runs, default_slices, least_slices, task_memory
+from timelapse.run.slices import (
+    check_slices,
+    cut,
+    cut_behind,
+    cut_in_runs,
+    default_slices,
+    least_slices,
+    task_memory,
+)
 from timelapse.run.source import Source, end_of, is_data, log_of, open_source, refuse_silence, spilled
 from timelapse.run.twice import run_twice
 from timelapse.store.failures import no_space
@@ -113,6 +121,8 @@ def replay(
         max_quarantined, None if until is None else micros(until, "until="), resumable, engine, resume,
     )  # fmt: skip
     check_engine(engine)
+    if slices is not None:
+        check_slices(slices)
     if max_quarantined is not None:
         most_failures(max_quarantined, 0)
     return _replay(as_program(program), log, out, spark, settings, start_from)
