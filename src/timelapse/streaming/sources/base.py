@@ -9,7 +9,7 @@ from typing import Protocol
 import numpy as np
 import pyarrow as pa
 
-from timelapse.errors import UsageError
+from timelapse.errors import SourceError, UsageError
 from timelapse.ingest.batches import Batch as Parsed
 from timelapse.ingest.convert import wire_type
 from timelapse.ingest.files import Format
@@ -75,6 +75,24 @@ class LiveSource(Protocol):
         """Rows up to these positions are durable here."""
 
     def close(self) -> None: ...
+
+
+def pieces(most: int, piece: Callable[[], Batch | None]) -> list[Batch]:
+    """Piece after piece until there are about `most` rows, or no more. An error behind the first piece comes again at the next call."""
+    found: list[Batch] = []
+    rows = 0
+    while rows < most:
+        try:
+            batch = piece()
+        except (SourceError, OSError):
+            if found:
+                break
+            raise
+        if batch is None:
+            break
+        found.append(batch)
+        rows += len(batch.ts) + len(batch.bad)
+    return found
 
 
 def fields_of(kind: EventType, parsed: Parsed) -> pa.Table:

@@ -17,7 +17,7 @@ from timelapse.ingest.prepare import prepare_files
 from timelapse.ingest.source import Source
 from timelapse.log.types import EventType
 from timelapse.streaming.rows import Batch
-from timelapse.streaming.sources.base import LiveSource, batch_of
+from timelapse.streaming.sources.base import LiveSource, batch_of, pieces
 from timelapse.streaming.streams import Partition
 
 ONE = "file"
@@ -92,20 +92,7 @@ class Follow(LiveSource):
         return (ONE,)
 
     def poll(self, most: int) -> list[Batch]:
-        found: list[Batch] = []
-        rows = 0
-        while rows < most:
-            try:
-                batch = self._piece(most - rows)
-            except (SourceError, OSError):
-                if found:
-                    break  # it comes again at the next call
-                raise
-            if batch is None:
-                break
-            found.append(batch)
-            rows += len(batch.ts) + len(batch.bad)
-        return found
+        return pieces(most, lambda: self._piece(most))
 
     def _piece(self, most: int) -> Batch | None:
         """The next whole lines: about so many at most, and no more than are parsed at once."""

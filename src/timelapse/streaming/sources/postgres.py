@@ -22,7 +22,7 @@ from timelapse.ingest.parse import parse_table
 from timelapse.ingest.source import Source
 from timelapse.log.types import EventType
 from timelapse.streaming.rows import Batch
-from timelapse.streaming.sources.base import LiveSource, batch_of, check_begin, table_plan
+from timelapse.streaming.sources.base import LiveSource, batch_of, check_begin, pieces, table_plan
 from timelapse.streaming.streams import Partition
 
 if TYPE_CHECKING:
@@ -188,20 +188,7 @@ class PostgresSource(LiveSource):
         return (ONE,)
 
     def poll(self, most: int) -> list[Batch]:
-        found: list[Batch] = []
-        rows = 0
-        while rows < most:
-            try:
-                batch = self._piece(most - rows)
-            except OSError:
-                if found:
-                    break  # it is asked again at the next call
-                raise
-            if batch is None:
-                break
-            found.append(batch)
-            rows += len(batch.ts) + len(batch.bad)
-        return found
+        return pieces(most, lambda: self._piece(most))
 
     def _piece(self, most: int) -> Batch | None:
         """The next rows: about so many at most, and no more than one question fetches."""
