@@ -8,6 +8,8 @@
 The generator is a thread that sends ready-made tables (`tl.Push`); its share of the processor is told. Rows of the last
 time sent wait for the next ones, so latency includes the pause between two sends (`--pause`).
 
+`--reads`: so many keys a second are read beside it, by `Live.get` and over HTTP; a read's time counts from when it was due.
+
 `--ways`: a backlog is caught up with several times, in the open kernel, as time slices, or as is chosen; clock and processor time of this process
 and those below it (workers, the JVM) are told for each, medians of `--rounds`.
 """
@@ -33,6 +35,7 @@ import pyarrow as pa
 
 import timelapse as tl
 from benchmarks.live_programs import Letter, Scored
+from benchmarks.live_reads import Readers
 from tests.programs.catalogue import CATALOGUE
 from tests.programs.data import Columns, Mix, make, skewed, some
 from timelapse.log.types import event_types
@@ -119,8 +122,13 @@ def measure(args: argparse.Namespace, folder: Path) -> dict[str, Any]:
     run.follow(follow)
     thread = threading.Thread(target=generate)
     began = time.perf_counter()
+    readers = Readers(run, args.keys, args.reads) if args.reads else contextlib.nullcontext()
     thread.start()
-    thread.join()
+    run.until(lambda epoch: epoch.end_seq > 0, 60)
+    own = time.process_time()
+    with readers:
+        thread.join()
+    own = time.process_time() - own
     run.wait()
     took = time.perf_counter() - began
     latencies, weights, at = [], [], 0
@@ -142,7 +150,8 @@ def measure(args: argparse.Namespace, folder: Path) -> dict[str, Any]:
     return {
         "program": args.program, "rate": args.rate, "trigger": args.trigger, "rows_per_second": round(count / took), **found,
         "epochs": len(commits), "generator_share": round(busy / took, 3), "compiled": run.compiled,
-        "parity": None if same is None else same.same, "checkpoints": run.health.checkpoints,
+        "parity": None if same is None else same.same, "checkpoints": run.health.checkpoints, "processor_seconds": round(own, 2),
+        **({"reads_of": readers.state, **readers.found} if isinstance(readers, Readers) else {}),
     }  # fmt: skip
 
 
@@ -277,6 +286,7 @@ def main() -> None:
     parser.add_argument("--checkpoint", default="10s")
     parser.add_argument("--backlog", type=int, default=0)
     parser.add_argument("--parity", action="store_true")
+    parser.add_argument("--reads", type=float, default=0.0)
     parser.add_argument("--ways", default="")
     parser.add_argument("--kernel", default="native")
     parser.add_argument("--spark", default="")

@@ -15,8 +15,10 @@ from timelapse.kernels import budget
 from timelapse.kernels.base import PassResult, Tick
 from timelapse.kernels.clock import Clock
 from timelapse.kernels.companions import Companion
+from timelapse.kernels.former import Former, Guard
 from timelapse.kernels.lowered import kept_whole, lowered_pass, refused, viewed
 from timelapse.kernels.python.flat.kernel import FlatKernel
+from timelapse.kernels.python.former import former_of, settle
 from timelapse.kernels.python.interpreted import InterpretedKernel
 from timelapse.kernels.python.starts import can_be_looked_up, starting
 from timelapse.kernels.python.steps import SteppingKernel, has_steps
@@ -121,6 +123,8 @@ class SliceKernel:
         self._shared: SharedKernel | None = None
         self._aside: AsideKernel | None = None
         self._python: InterpretedKernel | None = None
+        self._handed_over: NativeKernel | None = None
+        self.guard = Guard()
         self._clock = Clock()
         with self._clock.phase("compile"):
             unit, why = None, GIVEN_UP if given_up else NOT_ALONE
@@ -147,7 +151,7 @@ class SliceKernel:
                 ahead=ahead, quarantine=quarantine, gone=gone, asked=asked, before=before if looks_back else None, interned=self._texts,
                 logged=[n for n in work.logs if rows and not whole and (final or n in work.targets)],
             )  # fmt: skip
-            self._native.open = open
+            self._native.open, self._native.guard = open, self.guard
             self._accompany(companions, share)
             if workers > 1 and final and not ahead:
                 from timelapse.kernels.native.aside import AsideKernel, uses_no_state
@@ -232,7 +236,7 @@ class SliceKernel:
                 return self._native.run(source.chunks(), tick, source.event)
             except TooOften as often:
                 done, self._python = self._native.hand_over()
-                self._native = None
+                self._handed_over, self._native = self._native if self._open else None, None
                 self.why_python = LEFT_TOO_OFTEN
                 self._python.open = self._open
                 rest = replace(source, lo=often.seq)
@@ -284,6 +288,23 @@ class SliceKernel:
         assert kernel is not None
         kernel.changes(result)
         return result
+
+    def settle(self) -> None:
+        """What states hold now is what `former` gives from now on."""
+        self._handed_over = None
+        if self._native is not None:
+            self._native.settle()
+        if self._python is not None:
+            settle(map(self._python.store, self._work.exact))
+
+    def former(self, name: str) -> Former | None:
+        """A state as it was when the kernel was last settled; None where that is not known."""
+        native, python = self._native or self._handed_over, self._python
+        if native is not None:
+            return native.former(name)
+        assert python is not None
+        indexed = not isinstance(python, FlatKernel)  # which does not tell an index of what it writes
+        return former_of(python.store(name), python.states[name], indexed=indexed)
 
     @property
     def text_bytes(self) -> int:

@@ -36,6 +36,7 @@ from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Protocol
 
 from timelapse.kernels.base import PassResult, Tick
+from timelapse.kernels.former import Former, Guard
 from timelapse.kernels.source import Source
 
 if TYPE_CHECKING:
@@ -89,6 +90,16 @@ class EpochKernel(Kernel, Protocol):
     @property
     def text_bytes(self) -> int:
         """What the texts take that machine code has met: it forgets none, whether states still hold them or not."""
+
+    @property
+    def guard(self) -> Guard:
+        """Held by the kernel while it changes what `former` gives is read from, and by who reads."""
+
+    def settle(self) -> None:
+        """What states hold now is what `former` gives from now on. Who calls it holds the guard."""
+
+    def former(self, name: str) -> Former | None:
+        """A state as it was when the kernel was last settled; None where that is not known any more, until it is settled again."""
 
     def changes(self) -> PassResult:
         """What was done to states since this was last called. Raises Abandoned where that cannot be told."""

@@ -30,6 +30,7 @@ from timelapse.moments import time_text
 from timelapse.streaming import chain, checkpoints
 from timelapse.streaming.arrivals import Held, Taken, arrivals
 from timelapse.streaming.choosing import IN_KERNEL, Slicing
+from timelapse.streaming.committed import Committed
 from timelapse.streaming.correction import Pending, Plan, Prepared, sections_of, to_correct
 from timelapse.streaming.declared import another, fitted, types_of, unsafe
 from timelapse.streaming.filters import Filter, Filters
@@ -74,11 +75,9 @@ class Head:
             place, program, types, quarantine=rules.quarantine, tell=tell, folder=folder, origin=origin, checkpoints=not rebuild, sliced=True
         )  # fmt: skip
         self.marks = Marks(rules.lateness)
-        self.spread = Spread(
-            place, program, types, slicing, quarantine=rules.quarantine, tell=tell, folder=folder
-        )
+        self.spread = Spread(place, program, types, slicing, quarantine=rules.quarantine, tell=tell, folder=folder)  # fmt: skip
         """Epochs of many rows are processed by it."""
-        self._held = Held(types)
+        self._held, self.committed = Held(types), Committed()
         self.last: Epoch | None = None
         self._hash = run_hash
         self.recovered = 0
@@ -153,6 +152,7 @@ class Head:
     def _stand_at(self, running: Running) -> None:
         """Go on with a program that stands at the end of the newest epoch."""
         self.on = running
+        self.committed.show(running.opened, self.last)
         self._texts = 2 * running.kernel.text_bytes
 
     def base(self) -> Stand:
@@ -171,22 +171,21 @@ class Head:
         notes = [*notes, *checkpoints.noted(self._place, epoch + 1, last)]
         return [text for number, text in notes if number == stream]
 
-    _torn = (
-        False  # whether the program stands somewhere in an epoch, or at the end of one that is not committed
-    )
+    torn = False
+    """Whether the program stands somewhere in an epoch, or at the end of one that is not committed."""
 
     def follow(self) -> int:
         """Take over the epochs that another process has committed since. Returns how many. Raises as opening does."""
-        if self._torn:
+        if self.torn:
             self._begin_kernel(compiled=True)
-            self._torn = False
+            self.torn = False
         before, newest = 0 if self.last is None else self.last.number, chain.newest(self._place)
         for pack in chain.epochs(self._place, before + 1, newest):
             last = self.last
             try:
                 self._follow(pack)
             except StorageError:  # who follows may ask again
-                self.last, self._torn = last, True
+                self.last, self.torn = last, True
                 raise
         return newest - before
 
@@ -211,6 +210,7 @@ class Head:
         self.last, self._hash = about, pack.hash
         self.marks.follow(about)
         self.filters = Filters(about.filters, self._types)
+        self.committed.show(self.on.opened, about)
 
     # --- an epoch -----------------------------------------------------------------------------------
 
@@ -274,9 +274,7 @@ class Head:
             sections[f"held/{name}"] = [whole.filter(pa.array(waits))]
         return self._commit(batches, sections, complete, decisions, now, ended=ended)
 
-    def _admit(
-        self, batch: Batch, now: int, sections: dict[str, list[pa.Table]], decisions: list[str]
-    ) -> None:
+    def _admit(self, batch: Batch, now: int, sections: dict[str, list[pa.Table]], decisions: list[str]) -> None:  # fmt: skip
         partition = self.partition(batch.stream, batch.partition)
         kind = next(t for t in self._types if t.name == self.marks.entry(batch.stream).type)
         new = batch.offsets > partition.position
@@ -308,8 +306,7 @@ class Head:
             for name, rows in parted(kind.name, table, found, stale, filtered):
                 sections.setdefault(name, []).append(rows)
         if bad:
-            rows = bad_rows(bad, partition, kind.name)
-            sections.setdefault("bad", []).append(rows)
+            sections.setdefault("bad", []).append(bad_rows(bad, partition, kind.name))
 
     @property
     def _floor(self) -> int | None:
@@ -345,7 +342,9 @@ class Head:
         about = self._about(
             number, now, complete, first_seq, taken.rows, sums, begin=begin, decisions=list(decisions), notes=sorted(streams), ended=ended
         )  # fmt: skip
-        return self._put(about, late_as_asked(tables, self.rules.late), tables)
+        found = self._put(about, late_as_asked(tables, self.rules.late), tables)
+        self.committed.show(self.on.opened, found)
+        return found
 
     def _about(
         self, number: int, now: int, complete: int | None, first_seq: int, rows: int, sums: Sums, **further: Any
@@ -373,7 +372,7 @@ class Head:
         self.last = msgspec.structs.replace(
             about, partitions=[msgspec.structs.replace(p) for p in about.partitions]
         )
-        self._hash, self.sections, self._torn = found, seen, False
+        self._hash, self.sections, self.torn = found, seen, False
         return self.last
 
     # --- corrections ----------------------------------------------------------------------------------
@@ -422,7 +421,7 @@ class Head:
     """What the last epoch has: for who follows in the same process."""
 
     def _process(self, taken: Taken, first_seq: int, complete: int) -> Emitted:
-        before, self._torn = self.complete, True
+        before, self.torn = self.complete, True
         if before is not None and taken.rows and is_silent(self._program, before, taken.first):
             name = min(taken.tables, key=lambda n: int(taken.tables[n].column("seq")[0].as_py()))
             raise silent(self._program, before, name, taken.first, first_seq)
@@ -468,7 +467,7 @@ class Head:
         """Write what was done to states since the last checkpoint. Returns its name; None where there is nothing to write, or what
         was done is not committed. Raises OSError and StorageError, after which the next one has what this one lacks."""
         about = self._here()
-        if not self._recovery.restorable or about is None or self._torn:
+        if not self._recovery.restorable or about is None or self.torn:
             return None
         if self.on.checkpoint and not self._place.exists(self.on.checkpoint):
             self._begin_kernel(compiled=True)  # removed while this followed or corrected (collecting.py)

@@ -15,6 +15,7 @@ from timelapse.analysis import analyse, final_pass
 from timelapse.errors import HandlerError
 from timelapse.kernels.base import PassResult, no_tick
 from timelapse.kernels.choose import COLD_EVENTS, SliceKernel
+from timelapse.kernels.former import Former, Guard
 from timelapse.kernels.kernel import EpochKernel
 from timelapse.kernels.lowered import lowered_once
 from timelapse.kernels.python.timed import TimedKernel
@@ -65,7 +66,7 @@ class OpenKernel:
     ) -> None:  # fmt: skip
         self.program, self.journal, self.given_up = program, journal, not compiled
         self._spec = spec_of(program)
-        self._work = replace(final_pass(analyse(program)), takes_out=quarantine is not None)
+        self._work = replace(final_pass(analyse(program)), takes_out=quarantine is not None, keeps=True)
         self._stand = Stand() if stand is None else stand
         self.complete = self._stand.complete
         self._classes = {c.__name__: c for c in heard(self._spec, types)}
@@ -142,6 +143,19 @@ class OpenKernel:
     def changes(self) -> PassResult:
         """What was done to states since this was last called. Raises Abandoned."""
         return self._kernel.changes()
+
+    @property
+    def guard(self) -> Guard:
+        """Held while states change, and by who reads `former`."""
+        return self._kernel.guard
+
+    def settle(self) -> None:
+        """What states hold now is committed: `former` gives that, whatever is processed, until this is called again. Who calls it holds the guard."""
+        self._kernel.settle()
+
+    def former(self, name: str) -> Former | None:
+        """A state as it was when this was settled; None where that is not known, and who reads has to wait."""
+        return self._kernel.former(name)
 
     @property
     def state_bytes(self) -> int:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import shutil
 import time
 import weakref
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from itertools import islice
 from pathlib import Path
 from types import TracebackType
@@ -15,6 +15,7 @@ from typing import Any, Literal, Self
 import pyarrow as pa
 
 from timelapse.errors import Place, RunError, SourceError, UsageError
+from timelapse.kinds.base import StateSpec
 from timelapse.log.types import event_types
 from timelapse.model.fingerprint import fingerprint
 from timelapse.model.program import Program, as_program, spec_of
@@ -25,8 +26,9 @@ from timelapse.run.run import Run
 from timelapse.store.scratch import scratch_folder
 from timelapse.streaming import chain
 from timelapse.streaming.choosing import Slicing
+from timelapse.streaming.committed import NotKnown, looked_up
 from timelapse.streaming.correction import refuse_seq
-from timelapse.streaming.declared import Unfit, differences, grown, joined, put_out, types_of, unsafe
+from timelapse.streaming.declared import Unfit, differences, grown, put_out, types_of, unsafe
 from timelapse.streaming.evolution import Migration
 from timelapse.streaming.filters import Filter, changed, other, read_filter
 from timelapse.streaming.format import Epoch
@@ -46,6 +48,7 @@ from timelapse.streaming.opening import (
     streams_before,
 )
 from timelapse.streaming.place import LivePlace, live_place
+from timelapse.streaming.published import Published, latest, published_in
 from timelapse.streaming.reading import Reading
 from timelapse.streaming.rules import Rules
 from timelapse.streaming.sinks.base import Follower, Sink
@@ -230,18 +233,6 @@ def live(
 
 _CHANGES = 20
 """So often it is tried to follow a version of the program that still runs."""
-_LOOKED_BACK = 2000
-"""So many epochs are looked into for the last outputs."""
-
-
-def _looked_up(state: Any, key: Any) -> Any:
-    """What is under a key, whatever the kind: a value, whether a set has it, or the members of a group."""
-    if state.presence:
-        return key in state
-    found = state[key]
-    return (
-        list(found) if isinstance(found, Iterable) and not isinstance(found, str | bytes | tuple) else found
-    )
 
 
 class Live(Reading):
@@ -347,9 +338,12 @@ class Live(Reading):
 
     def state(self, name: str) -> dict[Any, Any]:
         """What a state holds after the last epoch. Raises UsageError for a state that is not there."""
-        self._check_state(name)
-        with self._loop.lock:
-            return dict(self._need_head().kernel.items(name))
+        spec, head = self._state_spec(name), self._need_head()
+        try:
+            return head.committed.all(spec)[0]
+        except NotKnown:
+            with self._settled(head):
+                return dict(head.kernel.items(name))
 
     def get(self, name: str, key: Any) -> Any:
         """What a state holds under one key after the last epoch, as a handler would read it; in a Set, whether it has the key."""
@@ -357,46 +351,49 @@ class Live(Reading):
 
     def read(self, name: str, key: Any) -> tuple[Any, Epoch | None]:
         """The same, and the epoch of which it is."""
-        self._check_state(name)
-        with self._loop.lock:
-            head = self._need_head()
-            state = head.kernel.state(name)
-            value = _looked_up(state, key)
-            return value, head.last
+        found, epoch = self.look({name: [key]})
+        return found[name][0], epoch
+
+    def look(self, asked: Mapping[str, Sequence[Any]]) -> tuple[dict[str, list[Any]], Epoch | None]:
+        """What states hold under some keys, each as a handler would read it, all after the same epoch, and that epoch.
+
+        It does not wait for an epoch that is being processed, or that cannot be committed; but where the program runs as the serial loop, and after very many writes.
+        """
+        pairs = [(self._state_spec(name), key) for name, keys in asked.items() for key in keys]
+        head = self._need_head()
+        try:
+            values, epoch = head.committed.look(pairs)
+        except NotKnown:
+            with self._settled(head):
+                values = [looked_up(head.kernel.state(spec.name), key) for spec, key in pairs]
+                epoch = head.last
+        found = iter(values)
+        return {name: list(islice(found, len(keys))) for name, keys in asked.items()}, epoch
 
     def listed(self, name: str, most: int) -> tuple[list[tuple[Any, Any]], bool, Epoch | None]:
         """Some keys of a state with what is stored under them, whether there are more, and the epoch of which that is."""
-        self._check_state(name)
-        with self._loop.lock:
-            head = self._need_head()
-            rows = list(islice(head.kernel.items(name), most + 1))
-            return rows[:most], len(rows) > most, head.last
+        spec, head = self._state_spec(name), self._need_head()
+        try:
+            rows, epoch = head.committed.some(spec, most + 1)
+        except NotKnown:
+            with self._settled(head):
+                rows, epoch = list(islice(head.kernel.items(name), most + 1)), head.last
+        return rows[:most], len(rows) > most, epoch
 
     def latest(self, record: str, most: int) -> tuple[pa.Table, Epoch | None]:
-        """The last outputs of a record type, the newest first, and the last epoch. Raises UsageError as `outputs` does."""
+        """The last outputs of a record type that count now, the newest first, and the last epoch. Raises UsageError as `outputs` does."""
         last = self.last_here
         if last is None or not (record in last.schemas or record in put_out(self._place, last)):
             return self.outputs(record), last
-        found: list[pa.Table] = []
-        rows, number = 0, last.number
-        while number > 0 and rows < most and last.number - number < _LOOKED_BACK:
-            table = self._section(number, f"out/{record}")
-            if table is not None:
-                found.append(table)
-                rows += table.num_rows
-            number -= 1
-        if not found:
-            return self._none_of(record, last), last
-        whole = joined(found[::-1])
-        return whole.take(
-            pa.array(range(whole.num_rows - 1, max(-1, whole.num_rows - 1 - most), -1), pa.int64())
-        ), last
+        found = latest(self._place, record, last.number, most)
+        return self._none_of(record, last) if found is None else found, last
 
-    def outputs_after(self, record: str, epoch: int, most: int) -> list[tuple[int, pa.Table | None]]:
-        """Of the next epochs, what each has put out as a record type."""
+    def published_after(self, record: str, epoch: int, most: int) -> list[Published]:
+        """What each of the next epochs has added and retracted of a record type."""
         last = self.last_here
         end = 0 if last is None else last.number
-        return [(n, self._section(n, f"out/{record}")) for n in range(epoch + 1, min(end, epoch + most) + 1)]
+        numbers = range(epoch + 1, min(end, epoch + most) + 1)
+        return [published_in(chain.read_epoch(self._place, n), record) for n in numbers]
 
     def push_of(self, kind: str, name: str) -> Push | None:
         """The stream that takes rows of a type, by its name; None where there is none."""
@@ -444,7 +441,17 @@ class Live(Reading):
         """Ask it to stop after the epoch that is being made, and do not wait."""
         self._loop.stop()
 
-    def _check_state(self, name: str) -> None:
+    @contextmanager
+    def _settled(self, head: Head) -> Iterator[None]:
+        """Wait until nothing is being processed. Raises SourceError where an epoch was given up: the program stands nowhere then."""
+        with self._loop.lock:
+            if head.torn:
+                raise SourceError(
+                    "the run has ended within an epoch, and its states are not those of any", hint="begin it again", code="TL945"
+                )  # fmt: skip
+            yield
+
+    def _state_spec(self, name: str) -> StateSpec:
         declared = spec_of(self.program).declared
         if name not in declared:
             raise UsageError(
@@ -452,6 +459,7 @@ class Live(Reading):
                 hint=f"states: {', '.join(declared)}",
                 code="TL810",
             )
+        return declared[name]
 
     def _need_head(self) -> Head:
         head = self._loop.head

@@ -173,10 +173,6 @@ class Reading:
     def _sections(self, name: str, after: int) -> list[pa.Table]:
         return [pack.table(name) for pack in self.epochs(after + 1) if name in pack.sections]
 
-    def _section(self, number: int, name: str) -> pa.Table | None:
-        pack = chain.read_epoch(self._place, number)
-        return pack.table(name) if name in pack.sections else None
-
     def journal(self) -> Log:
         """The journal as a log, up to the last epoch."""
         return journal(self._place)[0]

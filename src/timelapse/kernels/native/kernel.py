@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy as np
@@ -13,22 +14,23 @@ from timelapse.analysis.result import PassProgram
 from timelapse.kernels import budget
 from timelapse.kernels.base import Abandoned, PassResult, Tick, no_tick
 from timelapse.kernels.clock import Clock
+from timelapse.kernels.former import Former
 from timelapse.kernels.native.build import compiled
 from timelapse.kernels.native.decode import Batch, Decoder
 from timelapse.kernels.native.fallback import Credit, Fallback, handed_over
+from timelapse.kernels.native.former import former_of
 from timelapse.kernels.native.later import Ticks, with_later, with_ticks
 from timelapse.kernels.native.leaving import Failed, TooOften
 from timelapse.kernels.native.logs import NEAR_THE_END, Logs
 from timelapse.kernels.native.memory import loops
 from timelapse.kernels.native.memory.gathering import collect
 from timelapse.kernels.native.memory.growth import Growth, foretell, make_room
-from timelapse.kernels.native.memory.hashtable import HashTable
-from timelapse.kernels.native.memory.layout import layout_of
+from timelapse.kernels.native.memory.keeping import Kept
 from timelapse.kernels.native.memory.members import Members
 from timelapse.kernels.native.memory.strings import Interned
 from timelapse.kernels.native.memory.table import NativeTable, undo
 from timelapse.kernels.native.outputs import Outputs
-from timelapse.kernels.native.starting import start_tables
+from timelapse.kernels.native.starting import asked_tables, hash_tables, start_tables, state_tables
 from timelapse.kernels.native.steady import Reach
 from timelapse.kernels.native.taken import TakenOut
 from timelapse.kernels.native.ticks import TickRoom
@@ -54,8 +56,8 @@ Shown = Callable[[int], Event]
 Stops = Callable[[Batch], Iterable[tuple[int, Callable[[], bool]] | None]]
 """Where to stop in a batch, before which steps by index, with what to do there; None: go no further."""
 
-PIECE = 32768
-"""Events between two calls of the compiled function: tables are made large enough before each."""
+PIECE, GUARDED = 32768, 4096
+"""Events between two calls of the compiled function: tables are made large enough before each. The second where readers may look in between."""
 
 
 class NativeKernel:
@@ -87,27 +89,12 @@ class NativeKernel:
         self.decoder = Decoder(unit, self._interned)
         self._params = unit.settings(params_of(program))
         self._starts = {n: whole(t) for n, t in starts.items() if n in work.exact and n not in unit.layouts}
-        self._tables: dict[str, NativeTable] = {}
         self._counts = np.zeros(len(unit.tables), np.int64)
-        self._hashes = [
-            HashTable(
-                [unit.layouts[n] for n in names if n in unit.layouts],
-                changes=asked is None or not set(names).isdisjoint(asked),
-                threads=2 if prefetch else 1,
-            )
-            for names in unit.tables
-        ]
-        shared = {n: table for names, table in zip(unit.tables, self._hashes, strict=True) for n in names}
+        self._hashes = hash_tables(unit, asked, threads=2 if prefetch else 1)
         entry = 3 + max((layout.live for layout in unit.layouts.values()), default=0)
         self._undo = np.zeros((max(unit.undo, 1), entry), np.int64)
-        for name in unit.states:
-            spec = unit.hidden.get(name) or self._spec.states[name]
-            self._tables[name] = NativeTable(spec, unit.layouts[name], self._interned, shared[name])
-        known = {n: t for n, t in starts.items() if n in work.exact}
-        start_tables(unit, self._tables, known, events, memory)
-        for name, counter in unit.counted.items():
-            if name in starts and name in work.exact:
-                self._tables[counter].load_counts(whole(starts[name]))
+        self._tables = state_tables(unit, self._spec.states, self._interned, self._hashes)
+        start_tables(unit, self._tables, {n: t for n, t in starts.items() if n in work.exact}, events, memory)
         self._members = {n: Members(self._tables[n], self._tables[h]) for n, h in unit.indexed.items()}
         self._logs = Logs(unit, work, self._spec.states, self._tables, before, logged)
         self._reach = Reach(unit.steady, {n: t for n, t in starts.items() if n in work.exact})
@@ -122,6 +109,9 @@ class NativeKernel:
         self.companions: Companions | None = None
         """What takes part in `run`: given before it, if at all."""
         self._done = self.left = self._spent_at = 0
+        self._kept = Kept(self._hashes, unit.keeps) if unit.keeps >= 0 else None
+        self.guard: AbstractContextManager[None] = nullcontext()
+        """Held while tables change."""
         self.open = self._is_begun = False
         """Open: a slice goes on from run to run until `changes` is called; runs give what was put out."""
 
@@ -282,6 +272,16 @@ class NativeKernel:
             return self._tables[name].held()
         return self._starts.get(name, empty(self._spec.states[name]))  # no handler mentions it
 
+    def settle(self) -> None:
+        """What states hold now is what `former` gives from now on, as far as rows are kept."""
+        if self._kept is not None:
+            self._kept.settle()
+
+    def former(self, name: str) -> Former | None:
+        """A state as it was when this was settled; None where that is not known any more."""
+        own = self._tables.get(name), self._starts.get(name), self._members.get(name)
+        return former_of(self._spec.states[name], self._kept, self._hashes, *own)
+
     def take_written(self, name: str, key: Any) -> bool:
         """Whether a key of an exact state was written since the slice began, or since this was last asked."""
         return name in self._tables and self._tables[name].take_written(key)
@@ -331,11 +331,8 @@ class NativeKernel:
 
     def collected(self) -> dict[str, NativeTable]:
         """The states of which it is asked what a slice did to them; one that no handler mentions is empty."""
-        all_ = set(self._work.exact if self._final else self._work.targets) | set(self._work.delta)
-        wanted = all_ if self._asked is None else self._asked
-        own = {n: spec for n, spec in self._spec.states.items() if n in wanted}
-        layouts = {n: layout_of(spec, self._work, final=self._final) for n, spec in own.items()}
-        return {n: self._tables.get(n) or NativeTable(own[n], layouts[n], self._interned) for n in own}
+        own = self._spec.states, self._tables, self._interned, self._asked
+        return asked_tables(self._work, *own, final=self._final)
 
     def feed(self, batch: Batch, tick: Tick, shown: Shown) -> None:
         """The next events. Raises Failed, TooOften, and where events are shared out Foreign."""
@@ -358,8 +355,9 @@ class NativeKernel:
             return
         for step in self._ticks.take(batch, at):
             self._outputs.keep()
-            failure = self._python().tick(step)
-            self._logs.keep()
+            with self.guard:
+                failure = self._python().tick(step)
+                self._logs.keep()
             if failure is not None:
                 raise Failed(-1, failure)
             tick(1)
@@ -369,41 +367,40 @@ class NativeKernel:
         self, batch: Batch, lo: int, end: int, position: npt.NDArray[np.int64], tick: Tick, shown: Shown
     ) -> None:
         """Events lo to end of a batch. `position` counts the events of each type before `lo`, then before `end`."""
-
-        def advance(to: int) -> None:
-            nonlocal lo
-            tick(to - lo)
-            self._done += to - lo
-            lo = to
-
         while lo < end:
-            hi = min(lo + PIECE, end)
+            hi = min(lo + (PIECE if self._kept is None else GUARDED), end)
             if not self._reach.goes_on(hi - lo):
                 self._hand_back(self._place(batch, lo, position)[2])
-            at, entries, why = left(self._call(batch, lo, hi, position))
-            if why == SPENT:
-                raise budget.Spent
-            if why == ABROAD:
-                raise Foreign
-            if why == HOPELESS:
-                raise Abandoned(NEAR_THE_END)
-            full = self._outputs.full
-            if why:
-                for kind in range(len(position)):
-                    position[kind] += np.count_nonzero(batch.kinds[lo:at] == kind)
-                self._take_back(batch, at, entries, position)
-            self._outputs.keep()
-            if not why:
-                advance(hi)
-                continue
-            advance(at)
-            if why == ROOM:
-                self._grow(entries, records=full)
-            elif why != LEAVE:
-                self._tick_room.grow(why)
-            else:
-                self._as_python(batch, at, position, shown)
-                advance(at + 1)
+            with self.guard:
+                at = self._some(batch, lo, hi, position, shown)
+            tick(at - lo)
+            lo = at
+
+    def _some(self, batch: Batch, lo: int, hi: int, position: npt.NDArray[np.int64], shown: Shown) -> int:
+        """The same up to `hi` at most. Returns how far."""
+        at, entries, why = left(self._call(batch, lo, hi, position))
+        if why == SPENT:
+            raise budget.Spent
+        if why == ABROAD:
+            raise Foreign
+        if why == HOPELESS:
+            raise Abandoned(NEAR_THE_END)
+        full = self._outputs.full
+        if why:
+            for kind in range(len(position)):
+                position[kind] += np.count_nonzero(batch.kinds[lo:at] == kind)
+            self._take_back(batch, at, entries, position)
+        self._outputs.keep()
+        at = at if why else hi
+        self._done += at - lo
+        if why == ROOM:
+            self._grow(entries, records=full)
+        elif why == LEAVE:
+            self._as_python(batch, at, position, shown)
+            self._done, at = self._done + 1, at + 1
+        elif why:
+            self._tick_room.grow(why)
+        return at
 
     def _call(self, batch: Batch, lo: int, hi: int, position: npt.NDArray[np.int64]) -> int:
         """Let the compiled function handle events lo to hi, or up to where it leaves."""
@@ -421,6 +418,9 @@ class NativeKernel:
         for name in unit.windows:
             rest += self._logs[name].ready(unit.pushes[name] * (hi - lo), now)
         rest += self._tick_room.arguments(self._interned)
+        if self._kept is not None:
+            self._kept.reserve(hi - lo)
+            rest.append(self._kept.rows)
         rest += self._taken.arguments(hi - lo, self._may_take()) + self._params
         rest += outputs.buffers(hi - lo)
         head = [position, counts, outputs.used, self._undo, outputs.refused(hi - lo), self._rounds]

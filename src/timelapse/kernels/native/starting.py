@@ -2,17 +2,57 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping, Sequence
 
+from timelapse.analysis.result import PassProgram
 from timelapse.env.machine import carried
+from timelapse.kernels.native.memory.hashtable import HashTable
+from timelapse.kernels.native.memory.layout import layout_of
+from timelapse.kernels.native.memory.strings import Interned
 from timelapse.kernels.native.memory.table import NativeTable, load
 from timelapse.kernels.native.unit import Unit
-from timelapse.tables.levels import Levels, Start
+from timelapse.kinds.base import StateSpec
+from timelapse.tables.levels import Levels, Start, whole
 
 _FEW_ROWS = 1 << 16
 _WORTH = 8
 """A start state of more than so many keys per event is not loaded: to look an event's keys up in files costs about as
 much as loading six."""
+
+
+def hash_tables(unit: Unit, asked: Collection[str] | None, *, threads: int) -> list[HashTable]:
+    """The unit's tables, empty. `asked`: of which states it is asked what a slice did to them (None: of all)."""
+    return [
+        HashTable(
+            [unit.layouts[n] for n in names if n in unit.layouts],
+            changes=asked is None or not set(names).isdisjoint(asked),
+            threads=threads,
+        )
+        for names in unit.tables
+    ]
+
+
+def state_tables(
+    unit: Unit, specs: Mapping[str, StateSpec], interned: Interned, hashes: Sequence[HashTable]
+) -> dict[str, NativeTable]:
+    """Each state's part of these."""
+    shared = {n: table for names, table in zip(unit.tables, hashes, strict=True) for n in names}
+    return {
+        name: NativeTable(unit.hidden.get(name) or specs[name], unit.layouts[name], interned, shared[name])
+        for name in unit.states
+    }
+
+
+def asked_tables(
+    work: PassProgram, specs: Mapping[str, StateSpec], tables: Mapping[str, NativeTable], interned: Interned,
+    asked: Collection[str] | None, *, final: bool,
+) -> dict[str, NativeTable]:  # fmt: skip
+    """The states of which it is asked what a slice did to them (None: all); one that no handler mentions is empty."""
+    wanted = set(work.exact if final else work.targets) | set(work.delta)
+    wanted = wanted if asked is None else set(asked)
+    own = {n: spec for n, spec in specs.items() if n in wanted}
+    layouts = {n: layout_of(spec, work, final=final) for n, spec in own.items()}
+    return {n: tables.get(n) or NativeTable(own[n], layouts[n], interned) for n in own}
 
 
 def start_tables(
@@ -42,3 +82,6 @@ def start_tables(
         listed = bool(unit.lists and unit.ticking) or not unit.indexed.keys().isdisjoint(names)
         by_key = (few or large) and not listed
         load([tables[n] for n in known], [starts[n] for n in known], key_by_key=by_key, budget=memory)
+    for name, counter in unit.counted.items():
+        if name in starts:
+            tables[counter].load_counts(whole(starts[name]))

@@ -128,6 +128,8 @@ class Unit:
     rejects: bool = False
     raising: list[Raised] = field(default_factory=list)
     """Where a handler raises, and the function itself takes the event out of the log."""
+    keeps: int = -1
+    """How many rows an event can write outside of loops, where they are copied before they are (memory/keeping.py); -1: they are not."""
     takes: bool = False
     """Whether it does so, or is told which events are taken out (`TAKES`)."""
     loops: bool = False

@@ -34,6 +34,8 @@ class _Rows:
     def claim(self, key: Any) -> int:
         """The row of a key that is going to be written."""
         row = self.table.claim(key)
+        for tell in self.table.hash.written:
+            tell(row)
         if self._journal is not None:
             table: Any = self
             self._journal.append((table, key, self.table.slots[row].copy()))

@@ -239,7 +239,7 @@ class InterpretedKernel:
             for delta in self._deltas.values():
                 delta.clear()
             for tracked in self._tracked.values():
-                tracked.before = {}
+                tracked.begin()
             if self.windows is not None:
                 self.windows.begin()
         self._rows = {}
@@ -313,7 +313,7 @@ class InterpretedKernel:
 
     def _changed(self, name: str, tracked: TrackedStore) -> tuple[pa.Table, Change]:
         """What the slice did to an exact state."""
-        return changes_table(self._spec.states[name], tracked.before, tracked.data, ABSENT)
+        return changes_table(self._spec.states[name], tracked.since_start, tracked.data, ABSENT)
 
     def go_through(self, events: Iterator[Event]) -> None:
         """Process events for the states alone: what they put out is forgotten. Raises HandlerError."""

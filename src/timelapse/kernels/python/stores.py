@@ -37,14 +37,33 @@ class TrackedStore:
     With a journal, writes can be undone within an event.
     """
 
-    __slots__ = ("before", "data", "get", "items", "journal")
+    __slots__ = ("_older", "before", "data", "get", "items", "journal")
 
     def __init__(self, data: dict[Any, Any], journal: Journal | None) -> None:
         self.data = data
         self.get: Callable[[Any, Any], Any] = data.get
         self.items: Callable[[], Iterable[tuple[Any, Any]]] = data.items
         self.before: dict[Any, Any] = {}
+        self._older: dict[Any, Any] | None = None
         self.journal = journal
+
+    def begin(self) -> None:
+        """A new slice begins. An empty `before` stays the same one: somebody may be reading beside it."""
+        self.before, self._older = self.before and {}, None
+
+    def settle(self) -> None:
+        """From now on `before` is what written keys hold now; `since_start` still tells what they held at the start."""
+        if self._older is None:
+            self._older = self.before
+        else:
+            for key, value in self.before.items():
+                self._older.setdefault(key, value)
+        self.before = {}
+
+    @property
+    def since_start(self) -> dict[Any, Any]:
+        """What each written key held at the slice's start."""
+        return self.before if self._older is None else {**self.before, **self._older}
 
     def put(self, key: Any, value: Any) -> None:
         data = self.data

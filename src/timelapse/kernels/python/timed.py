@@ -13,6 +13,7 @@ import pyarrow as pa
 
 from timelapse.errors import HandlerError
 from timelapse.kernels.base import REJECTED_SCHEMA, Abandoned, PassResult, Tick, output_schema, table_of
+from timelapse.kernels.former import Guard
 from timelapse.kernels.source import Source
 from timelapse.kinds.base import ABSENT, State
 from timelapse.model.events import Event, Record
@@ -43,6 +44,7 @@ class TimedKernel:
         self._spec = spec_of(program)
         self._loop = Loop(program)
         self.seconds: dict[str, float] = {}
+        self.guard = Guard()
         self._open = open
 
     text_bytes = 0
@@ -55,6 +57,12 @@ class TimedKernel:
     def held(self, name: str) -> Iterator[tuple[Any, Any]]:
         """The keys of a state, with what is stored under them, as it stands."""
         return iter(self._loop.outcome.states[name].items())
+
+    def settle(self) -> None:
+        """Nothing is kept of what states held before."""
+
+    def former(self, name: str) -> None:
+        """The loop does not keep what states held: who reads waits until they are settled."""
 
     def changes(self) -> PassResult:
         """Always raises Abandoned: what lies ahead is kept in the loop, so nothing can go on from states alone."""

@@ -197,15 +197,17 @@ class _App:
         return StreamingResponse(self._events(request, record, after), media_type="text/event-stream")
 
     async def _events(self, request: Request, record: str, after: int) -> AsyncIterator[str]:
-        """Epochs that have put out such records, as server-sent events: the id is the epoch's number."""
+        """What epochs have published of such records, as server-sent events: rows that are retracted, then rows that are added. The last event of an
+        epoch has its number as id, so who comes again with that misses nothing."""
         last = await run_in_threadpool(lambda: self._run.last)
         at = after if after >= 0 else 0 if last is None else last.number
         while not await request.is_disconnected():
-            found = await run_in_threadpool(self._run.outputs_after, record, at, 50)
-            for number, table in found:
-                at = number
-                if table is not None:
-                    yield f"id: {number}\nevent: {'outputs'}\ndata: {json.dumps(plain(table.to_pylist()))}\n\n"
+            found = await run_in_threadpool(self._run.published_after, record, at, 50)
+            for at, added, retracted in found:
+                if retracted is not None:
+                    yield _event("" if added is not None else f"id: {at}\n", "retract", retracted)
+                if added is not None:
+                    yield _event(f"id: {at}\n", "outputs", added)
             if not found:
                 if self._run.health.state in ("ended", "stopped", "failed"):
                     return
@@ -273,6 +275,10 @@ class _App:
             raise Refused(404, f"there is no {what!r:.60}; pause, resume, stop")
         doing[what]()
         return JSONResponse({"done": what})
+
+
+def _event(head: str, kind: str, table: Any) -> str:
+    return f"{head}event: {kind}\ndata: {json.dumps(plain(table.to_pylist()))}\n\n"
 
 
 async def _body(request: Request, most: int) -> bytes:

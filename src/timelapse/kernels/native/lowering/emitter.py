@@ -120,6 +120,11 @@ class Emitter:
         self._own: tuple[str, ...] | None = None
         """The words of the key by which the event is shared out; None where events are not, or this one has none."""
 
+    @property
+    def keeps(self) -> bool:
+        """Whether rows are copied before they are written (memory/keeping.py)."""
+        return self._work.keeps
+
     def _layout(self, name: str) -> Layout:
         """The row of a state in a table of its own."""
         views = views_in(self._work, self._views, name)

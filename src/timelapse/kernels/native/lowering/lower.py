@@ -33,6 +33,7 @@ from timelapse.model.times import span_of
 
 _PLAIN = re.compile(r"[\w\[\]]+$")
 _NOTED = re.compile(r"^\s*(?:push|stamp|enqueue|empty)\(w(\d+),")
+_KEEPS = " keep(kept, "
 _NUMBER = re.compile(r"\bN(\d+)\b")
 _NEGATIVE = re.compile(r"\bM(\d+)\b")
 _LITERAL = re.compile(r"(?<![\w\])])\((-?)(\d+)\)|(?<=[(\s])(-?)(\d+)(?=[,)])|(?<=[(\s])(True|False)(?=[,)])")
@@ -199,6 +200,9 @@ class Lowering(Rejecting):
         written = [*bodies, *following]
         self._count_rows(written)
         unit.undo = max((sum(line.endswith(UNDO) for line in body) for body in written), default=0)
+        unit.keeps = (
+            max((sum(_KEEPS in line for line in body) for body in written), default=0) if self.keeps else -1
+        )
         unit.rejects = bool(self._rejections)
         unit.takes = bool(unit.raising) or (self._work.takes_out and bool(unit.later))
         bodies = [
@@ -367,6 +371,8 @@ class Lowering(Rejecting):
             found.append(("ticked", "INTS"))
         if unit.sends:
             found.append(("sent", "TABLE"))
+        if unit.keeps >= 0:
+            found.append(("kept", "TABLE"))
         if unit.takes:
             found += [("takes", "INTS"), ("gone", "INTS")]
         found += [(f"p_{n}", {"float": "float64", "bool": "boolean"}.get(k, "int64")) for n, k in unit.params]

@@ -51,6 +51,8 @@ class HashTable:
         self.mapped: MappedRows | None = None
         self.moved: list[Callable[[Ints], None]] = []
         """Called when rows have other places than in the array that is given."""
+        self.written: list[Callable[[int], None]] = []
+        """Called before Python writes a row."""
         self.clear()
 
     def clear(self) -> None:

@@ -149,6 +149,10 @@ class NativeTable:
         """The keys whose words stand in rows of words, from the second one on."""
         return self._key_list(rows)
 
+    def values_in(self, rows: Ints) -> list[Any]:
+        """The values in rows that look like those of this table; True where presence is all there is."""
+        return self._value_list(rows, self.layout.place)
+
     def words(self, row: int, at: int) -> list[int]:
         """A value's words from `at` on."""
         found: list[int] = self.slots[row, at : at + self.layout.size].tolist()

@@ -63,6 +63,8 @@ class Writer(Protocol):
     def steady(self) -> Collection[str]: ...
     @property
     def in_loop(self) -> bool: ...
+    @property
+    def keeps(self) -> bool: ...
 
 
 class StateCode:
@@ -266,8 +268,10 @@ class StateCode:
         return f"{self.table}[{row}, {at}]"
 
     def save(self, row: str) -> None:
-        """Before a row is written: what is there goes to the undo log."""
+        """Before a row is written: what is there goes to the undo log, and where that is asked for to the rows as they were."""
         layout = self.layout
+        if self._out.keeps:
+            self._out.line(f"keep(kept, N{self._index}, {self.table}, {row})")
         self._out.room_if("u >= undo.shape[0]")
         self._out.line(
             f"u = save(undo, u, N{self.ordinal}, {self.table}, {row}, N{layout.place}, N{layout.live}){UNDO}"

@@ -1,0 +1,108 @@
+"""Reads of single keys beside a live run: from a process of its own over HTTP, and from a thread of the run's process.
+
+As a program: reads keys of a state over one connection, so many a second, until its input ends, and prints the seconds that each took.
+"""
+
+from __future__ import annotations
+
+import http.client
+import json
+import random
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable
+from typing import Any, Self
+
+import numpy as np
+
+from timelapse.model.program import spec_of
+from timelapse.streaming.serve.app import Server
+
+
+def paced(rate: float, read: Callable[[], None], stop: threading.Event) -> list[float]:
+    """So many reads a second, each at its time; one that takes longer delays the next, and those behind are made up for.
+
+    The seconds from when each was due: a reader that waits does not hide how long.
+    """
+    found: list[float] = []
+    begin = time.perf_counter()
+    while not stop.is_set():
+        due = begin + len(found) / rate
+        left = due - time.perf_counter()
+        if left > 0:
+            time.sleep(left)
+        read()
+        found.append(time.perf_counter() - max(due, begin))
+    return found
+
+
+class Readers:
+    """Reads of one state's keys, `rate` a second on each of both ways, while this is entered."""
+
+    def __init__(self, run: Any, keys: int, rate: float) -> None:
+        self._run, self._rate = run, rate
+        declared = spec_of(run.program).declared
+        self.state = next(
+            n for n, s in declared.items() if s.key is not None and s.key.text == "int" and s.outer is None
+        )
+        self._keys, self._stop = keys, threading.Event()
+
+    def __enter__(self) -> Self:
+        self._server = Server(self._run, "127.0.0.1:0")
+        given = [
+            self._server.address,
+            self._server.tokens["read"],
+            self.state,
+            str(self._keys),
+            str(self._rate),
+        ]
+        self._child = subprocess.Popen(
+            [sys.executable, "-m", "benchmarks.live_reads", *given], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        )  # fmt: skip
+        chance = random.Random(3)
+        self._inside: list[float] = []
+
+        def read() -> None:
+            self._run.get(self.state, chance.randrange(self._keys))
+
+        self._thread = threading.Thread(
+            target=lambda: self._inside.extend(paced(self._rate, read, self._stop))
+        )
+        self._thread.start()
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._stop.set()
+        self._thread.join()
+        out, _ = self._child.communicate()
+        self._server.close()
+        self.found = {
+            way: {f"p{q}_ms": round(1000 * float(np.percentile(seconds, q)), 2) for q in (50, 99)} | {"reads": len(seconds)}
+            for way, seconds in (("get", self._inside), ("http", json.loads(out)))
+        }  # fmt: skip
+
+
+def main() -> None:
+    address, token, state, keys, rate = sys.argv[1:]
+    connection = http.client.HTTPConnection(address.removeprefix("http://"))
+    chance, stop = random.Random(4), threading.Event()
+
+    def read() -> None:
+        path = f"/api/state/{state}?key={chance.randrange(int(keys))}"
+        connection.request("GET", path, headers={"Authorization": f"Bearer {token}"})
+        answer = connection.getresponse()
+        body = answer.read()
+        assert answer.status == 200, body
+
+    def wait() -> None:
+        sys.stdin.read()
+        stop.set()
+
+    threading.Thread(target=wait, daemon=True).start()
+    print(json.dumps(paced(float(rate), read, stop)))
+
+
+if __name__ == "__main__":
+    main()

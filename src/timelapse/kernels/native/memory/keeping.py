@@ -1,0 +1,134 @@
+"""What rows held before they were first written since some moment: for who reads states as of that moment.
+
+A kernel that stays open changes its tables while an epoch is processed, and readers ask for the epoch before. So the first write of a row
+is preceded by a copy of it (`keep`), which the row's flag COPIED tells of: of most keys the row itself is what it was.
+
+`kept` is one array for all tables. Its first row has how many copies there are, and whether one did not fit; then for each copy the
+table's number, the row's place there, and the row.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+
+import numpy as np
+import numpy.typing as npt
+
+from timelapse.kernels.native.machine.jit import primitive
+from timelapse.kernels.native.memory.hashtable import HashTable
+from timelapse.kernels.native.memory.layout import COPIED
+from timelapse.kernels.native.memory.primitives import row_of
+
+Ints = npt.NDArray[np.int64]
+ROW = 2
+"""Where a copy's row begins."""
+_KEY = np.int64(ROW + 1)
+_FIRST = 1024
+MOST = 1 << 26
+"""Bytes that copies take at most: an epoch that writes more rows than that is read when it is over."""
+
+
+@primitive()
+def keep(kept, t, slots, i):  # type: ignore[no-untyped-def]
+    """Before row i of table t is written."""
+    if slots[i, 0] & COPIED == 0:
+        n = kept[0, 0] + 1
+        if n < kept.shape[0]:
+            kept[n, 0] = t
+            kept[n, 1] = i
+            for w in range(slots.shape[1]):
+                kept[n, ROW + w] = slots[i, w]
+            kept[0, 0] = n
+            slots[i, 0] |= COPIED
+        else:
+            kept[0, 1] = 1
+
+
+@primitive()
+def release(kept, t, slots):  # type: ignore[no-untyped-def]
+    """Forget that rows of table t were copied."""
+    for n in range(1, kept[0, 0] + 1):
+        if kept[n, 0] == t:
+            slots[kept[n, 1], 0] &= ~COPIED
+
+
+@primitive()
+def follow(kept, t, slots, mask, width):  # type: ignore[no-untyped-def]
+    """Rows of table t have other places now."""
+    for n in range(1, kept[0, 0] + 1):
+        if kept[n, 0] == t:
+            kept[n, 1] = row_of(slots, mask, kept, n, _KEY, width)
+
+
+@primitive()
+def copy_of(kept, t, i):  # type: ignore[no-untyped-def]
+    """Which copy is that of row i of table t; 0: none."""
+    for n in range(1, kept[0, 0] + 1):
+        if kept[n, 1] == i and kept[n, 0] == t:
+            return n
+    return 0
+
+
+class Kept:
+    """Copies of the rows of some tables. `each`: how many rows an event can write outside of loops.
+
+    Until `settle` is called for the first time nothing is kept.
+    """
+
+    def __init__(self, tables: Sequence[HashTable], each: int) -> None:
+        self._tables, self._each = tables, each
+        self._words = ROW + max((table.slots.shape[1] for table in tables), default=0)
+        self.rows: Ints = np.zeros((1, self._words), np.int64)
+        self.on = False
+        for number, table in enumerate(tables):
+            table.moved.append(partial(self._follow, number))
+            table.written.append(partial(self.add, number))
+
+    def _follow(self, number: int, old: Ints) -> None:
+        table = self._tables[number]
+        follow(self.rows, number, table.slots, table.mask, table.width)
+
+    def reserve(self, events: int) -> None:
+        """Make room for what so many events may write."""
+        used, most = int(self.rows[0, 0]) + 1, MOST // (8 * self._words)
+        wanted = min(used + events * self._each, most)
+        if not self.on or wanted <= len(self.rows):
+            return
+        rows: Ints = np.zeros((min(most, max(wanted, 2 * len(self.rows))), self._words), np.int64)
+        rows[:used] = self.rows[:used]
+        self.rows = rows
+
+    def add(self, number: int, row: int) -> None:
+        """Before Python writes a row."""
+        if self.on:
+            self.reserve(1)
+            keep(self.rows, number, self._tables[number].slots, row)
+
+    @property
+    def whole(self) -> bool:
+        """Whether every row that was written has its copy."""
+        return self.on and not self.rows[0, 1]
+
+    def settle(self) -> None:
+        """What rows hold now is what they held."""
+        for number, table in enumerate(self._tables):
+            release(self.rows, number, table.slots)
+        if not self.on:
+            self.on, self.rows = True, np.zeros((_FIRST, self._words), np.int64)
+        self.rows[0] = 0
+
+    def copy(self, number: int, row: int) -> Ints:
+        """A row as it was, by its place now."""
+        table = self._tables[number].slots
+        if table[row, 0] & COPIED:
+            found: Ints = self.rows[int(copy_of(self.rows, number, row)), ROW : ROW + table.shape[1]]
+            return found
+        now: Ints = table[row]
+        return now
+
+    def copies(self, number: int) -> Ints:
+        """All rows of a table that were written, as they were."""
+        rows = self.rows[1 : int(self.rows[0, 0]) + 1]
+        found: Ints = rows[rows[:, 0] == number, ROW : ROW + self._tables[number].slots.shape[1]]
+        return found
