@@ -300,11 +300,9 @@ class SliceKernel:
     def former(self, name: str) -> Former | None:
         """A state as it was when the kernel was last settled; None where that is not known."""
         native, python = self._native or self._handed_over, self._python
-        if native is not None:
-            return native.former(name)
-        assert python is not None
-        indexed = not isinstance(python, FlatKernel)  # which does not tell an index of what it writes
-        return former_of(python.store(name), python.states[name], indexed=indexed)
+        if native is not None or python is None:
+            return None if native is None else native.former(name)
+        return former_of(python.store(name), python.states[name], indexed=not isinstance(python, FlatKernel))
 
     @property
     def text_bytes(self) -> int:
@@ -327,9 +325,8 @@ class SliceKernel:
 
     def carried(self) -> Before | None:
         """What a kernel that goes on from here takes as `before`."""
-        return (
-            None if self._python is None or self._python.windows is None else self._python.windows.carried()
-        )
+        windows = None if self._python is None else self._python.windows
+        return None if windows is None else windows.carried()
 
 
 @contextmanager

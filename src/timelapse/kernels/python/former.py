@@ -74,7 +74,7 @@ def settle(stores: Iterable[TrackedStore | PlainStore]) -> None:
 
 
 def former_of(store: TrackedStore | PlainStore, state: Any, *, indexed: bool) -> FormerDict:
-    """A state, from where its values are. `indexed`: whether the index that it has made is right."""
+    """A state, from where its values are. `indexed`: whether its index is told of all that is written (FlatKernel does not)."""
     before = store.before if isinstance(store, TrackedStore) else {}
     groups = state._own.get(GROUPS) if indexed and isinstance(state, Grouped) else None
     if groups is None:
