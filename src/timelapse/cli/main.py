@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import atexit
 import importlib
 import os
 import sys
+import threading
 import traceback
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import wraps
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import typer
 
@@ -162,7 +164,24 @@ def main(args: Sequence[str] | None = None) -> None:
         from timelapse.cli.lean import without_markdown
 
         without_markdown()
-    sys.exit(run(sys.argv[1:] if args is None else list(args)))
+    code = run(sys.argv[1:] if args is None else list(args))
+    if args is None and "py4j" not in sys.modules:  # Spark's gateway ends its own processes on the way out
+        _leave(code)
+    sys.exit(code)
+
+
+def _leave(code: int) -> NoReturn:
+    """End this process as Python does, but for the destructors of libraries: Arrow's ends its threads, and aborts (exit 134, "terminate
+    called without an active exception") where one of them is just ending by itself, as after a filter on a busy machine.
+    """
+    try:
+        threading._shutdown()  # type: ignore[attr-defined]
+        atexit._run_exitfuncs()
+    finally:
+        for stream in (sys.stdout, sys.stderr):
+            with suppress(OSError, ValueError, AttributeError):  # whoever read us has gone, or it is closed
+                stream.flush()
+        os._exit(code)
 
 
 def run(args: Sequence[str]) -> int:
