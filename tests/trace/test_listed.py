@@ -8,11 +8,14 @@ import pytest
 
 import timelapse as tl
 from tests.trace.test_why import all_writes
+from timelapse.kinds.grouped import Under
 from timelapse.log import MemoryLog
 from timelapse.run import Run, replay
+from timelapse.tables.table import state_table, to_dict
 from timelapse.trace import focus as focus_module
 from timelapse.trace.knowledge import Ask, Place
 from timelapse.trace.likely import candidates
+from timelapse.trace.matter import beginning
 from timelapse.trace.moments import Past
 from timelapse.trace.why import why_not
 from timelapse.trace.writers import writers
@@ -117,3 +120,28 @@ def test_explanations_name_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
         newest = next(w[0] for w in wanted(events)[place] if w[0] < seq)  # type: ignore[operator]
         assert f"of_word['{word}'] = " in text
         assert f"<- Clicked {newest}" in text
+
+
+class Kept(tl.Program):
+    groups: tl.SetOf[tuple[str, int], int]
+    plain: tl.Value[int, int | None]
+    flags: tl.Value[bool, int | None]
+
+    @tl.on(Clicked)
+    def click(self, c: Clicked) -> None:
+        self.groups.add(("a", 1), c.item)
+
+
+def test_of_start_states_the_keys_that_matter_are_loaded() -> None:
+    """Those that begin as one of them does, of all types that are compared; the others whole."""
+    specs = Kept.__spec__.states
+    groups = state_table(
+        specs["groups"], [((a, b, n), True) for n in range(3) for a, b in (("a", 1), ("b", 1), ("c", 2))]
+    )
+    found = to_dict(specs["groups"], beginning(specs["groups"], groups, [Under(("a", 7)), ("b", 1, 2)]))
+    assert {key[0] for key in found} == {"a", "b"}
+    assert len(found) == 6
+    plain = state_table(specs["plain"], [(n, n * n) for n in range(-5, 5)])
+    assert to_dict(specs["plain"], beginning(specs["plain"], plain, [3, -4, 77])) == {3: 9, -4: 16}
+    flags = state_table(specs["flags"], [(False, 1), (True, 2)])
+    assert beginning(specs["flags"], flags, [True]) is flags

@@ -9,11 +9,14 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
 
 from timelapse.kinds.base import StateSpec
 from timelapse.kinds.grouped import Under
 from timelapse.model.events import Event
 from timelapse.model.types import TupleType, ValueType
+from timelapse.tables.table import key_types, value_array
 from timelapse.trace.columns import NONE, Columns, Pattern, Seqs
 from timelapse.trace.knowledge import Ask, Knowledge, Part, Place, Unfocused
 
@@ -28,6 +31,8 @@ _ROUNDS, _FEWER, _LONG = 40, 6, 1 << 20
 """Reads that are found out one after the other; fewer in a stretch of more events than that, which is searched each time."""
 _MOST = 4096
 """Events that are found for one key."""
+_COMPARED = (pa.types.is_integer, pa.types.is_timestamp, pa.types.is_large_string)
+"""Types of keys that are looked for in start states; others are loaded whole."""
 _BACK = (1 << 62, 1 << 20, 1 << 16, _MOST)
 """How far back they are looked for: less far where there are more of them."""
 
@@ -223,4 +228,17 @@ def key_parts(kind: ValueType | None, keys: Sequence[Any]) -> list[tuple[Any, ..
     return [() if kind is None else k if isinstance(kind, TupleType) else (k,) for k in keys]
 
 
-__all__ = ["LONGEST", "Matter", "key_parts", "newest", "place_of", "under"]
+def beginning(spec: StateSpec, table: pa.Table, keys: Collection[Any]) -> pa.Table:
+    """The rows of a state table whose keys begin as one of these does: other keys need not be loaded."""
+    if spec.key is None or not table.num_rows:
+        return table
+    single = key_parts(spec.key, [k for k in keys if not isinstance(k, Under)])
+    groups = key_parts(spec.outer, [k.key for k in keys if isinstance(k, Under)])
+    first, column = key_types(spec)[0], table.column("k0")
+    wanted = value_array(first, list(dict.fromkeys(parts[0] for parts in (*single, *groups))))
+    if not any(is_(wanted.type) for is_ in _COMPARED):
+        return table
+    return table.filter(pc.is_in(column, value_set=wanted.cast(column.type)))
+
+
+__all__ = ["LONGEST", "Matter", "beginning", "key_parts", "newest", "place_of", "under"]

@@ -30,7 +30,7 @@ from timelapse.trace import timed
 from timelapse.trace.columns import Columns, Seqs
 from timelapse.trace.focus import Focus
 from timelapse.trace.knowledge import Ask, Knowledge, Place, Uncompiled, Unfocused
-from timelapse.trace.matter import LONGEST, newest
+from timelapse.trace.matter import LONGEST, beginning, newest
 from timelapse.trace.telling import going
 from timelapse.trace.thin import Thinned, thinned
 
@@ -248,7 +248,10 @@ class Past:
             if len(own) <= _ALONE and not any(isinstance(k, Under) for k in own)
         }
         wanted = work.exact & (keys.keys() | thin.whole)
-        found = self.starts(slice_id, sorted(wanted - alone))
+        found = {
+            name: table if name in thin.whole else beginning(self.spec.states[name], table, keys[name])
+            for name, table in self.starts(slice_id, sorted(wanted - alone)).items()
+        }
         for name in wanted & alone if slice_id else ():
             held = [(key, self.run.value_at_cut(name, key, slice_id)) for key in keys[name]]
             found[name] = state_table(self.spec.states[name], [h for h in held if h[1] is not ABSENT])
