@@ -17,9 +17,6 @@ from typing import Any, Self
 
 import numpy as np
 
-from timelapse.model.program import spec_of
-from timelapse.streaming.serve.app import Server
-
 
 def paced(rate: float, read: Callable[[], None], stop: threading.Event) -> list[float]:
     """So many reads a second, each at its time; one that takes longer delays the next, and those behind are made up for.
@@ -42,6 +39,8 @@ class Readers:
     """Reads of one state's keys, `rate` a second on each of both ways, while this is entered."""
 
     def __init__(self, run: Any, keys: int, rate: float) -> None:
+        from timelapse.model.program import spec_of
+
         self._run, self._rate = run, rate
         declared = spec_of(run.program).declared
         self.state = next(
@@ -50,6 +49,8 @@ class Readers:
         self._keys, self._stop = keys, threading.Event()
 
     def __enter__(self) -> Self:
+        from timelapse.streaming.serve.app import Server
+
         self._server = Server(self._run, "127.0.0.1:0")
         given = [
             self._server.address,
@@ -61,6 +62,8 @@ class Readers:
         self._child = subprocess.Popen(
             [sys.executable, "-m", "benchmarks.live_reads", *given], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
         )  # fmt: skip
+        assert self._child.stdout is not None
+        self._child.stdout.readline()  # it is there
         chance = random.Random(3)
         self._inside: list[float] = []
 
@@ -95,6 +98,9 @@ def main() -> None:
         answer = connection.getresponse()
         body = answer.read()
         assert answer.status == 200, body
+
+    read()
+    print("reading", flush=True)
 
     def wait() -> None:
         sys.stdin.read()

@@ -24,6 +24,7 @@ from timelapse.streaming.checkpoints import compact
 from timelapse.streaming.collecting import collect
 from timelapse.streaming.correction import refuse_seq
 from timelapse.streaming.format import Epoch
+from timelapse.streaming.live import Live
 from timelapse.streaming.reading import Reading
 from timelapse.streaming.rules import Rules
 from timelapse.streaming.sinks.callback import Callback
@@ -325,6 +326,25 @@ def same_as_replay(run: Reading) -> None:
     assert newest == {r["who"]: r["n"] for r in run.outputs(Total).to_pylist()}
 
 
+def shown_as_it_counts(run: Live) -> None:
+    """The last outputs are without rows that were retracted, and who follows the stream is told of those."""
+    rows = run.outputs(Total).select(["ts", "who", "n"]).to_pylist()
+    shown, _ = run.latest("Total", 1000)
+    assert sorted(map(str, shown.select(["ts", "who", "n"]).to_pylist())) == sorted(map(str, rows))
+    counted: Counter[tuple[int, ...]] = Counter()
+    gone = 0
+    for number, added, retracted in run.published_after("Total", 0, 10_000):
+        place = ("ts", "phase", "seq", "ordinal")
+        for row in [] if retracted is None else retracted.to_pylist():
+            counted[row["@of"], *(row[n] for n in place)] -= 1
+            gone += 1
+        for row in [] if added is None else added.to_pylist():
+            counted[number, *(row[n] for n in place)] += 1
+    assert gone
+    assert set(counted.values()) == {0, 1}
+    assert sum(counted.values()) == len(rows)
+
+
 @pytest.mark.parametrize("kernel", ["interpreted", "native"])
 def test_a_live_run_is_corrected(kernel: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """While it runs, after a restart, at its end; the journal as a log gets new versions, and parity holds at each moment."""
@@ -345,6 +365,7 @@ def test_a_live_run_is_corrected(kernel: str, tmp_path: Path, monkeypatch: pytes
         push.send(hits(rng, 20, 1_505, 20))
         run.until(lambda e: e.version == 1)
         same_as_replay(run)
+        shown_as_it_counts(run)
         push.send(hits(rng, 5, 1_207, 3))
         push.send(hits(rng, 40, 3_000, 10))
         run.until(lambda e: e.version >= 2 and e.end_seq > 230)

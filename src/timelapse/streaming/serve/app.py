@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import socket
 import threading
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -65,6 +66,8 @@ class Server:
         )  # fmt: skip
         self._server = uvicorn.Server(config)
         self._socket = config.bind_socket() if port else _free(host)
+        # An answer's head and body are two writes: the second would wait for the client's word that the first has come, 40 ms.
+        self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self.address = (
             f"{'http' if certificate is None else 'https'}://{_shown(host)}:{self._socket.getsockname()[1]}"
         )
@@ -86,8 +89,6 @@ class Server:
 
 
 def _free(host: str) -> Any:
-    import socket
-
     found = socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET)
     found.bind((host, 0))
     return found
