@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 import shutil
 from contextlib import suppress
 from pathlib import Path
@@ -15,6 +14,7 @@ from timelapse.model.kept import FOLDER, keep_sources, load_kept
 from timelapse.model.load import load_program
 from timelapse.model.program import Program
 from timelapse.run.describe import source_of
+from timelapse.run.parameters import parameter
 from timelapse.store.scratch import process_folder, scratch_folder
 from timelapse.streaming import chain
 from timelapse.streaming.format import VERSIONS, Epoch, LiveRun
@@ -77,7 +77,7 @@ def program_of(place: LivePlace, run: LiveRun) -> Program:
             f"where {run.program} was defined is not known", place=Place(str(place)), code="TL943",
             hint="give the program: Reading.open(out, program)",
         )  # fmt: skip
-    values = {name: ast.literal_eval(text) for name, text in run.params.items()}
+    values = {name: parameter(text) for name, text in run.params.items()}
     tried: list[type[Program]] = []
     try:
         tried.append(load_program(run.source))
