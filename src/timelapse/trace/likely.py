@@ -30,6 +30,8 @@ _RECENT = 1 << 14
 _FEW = 64
 """Likely writers of each place that are stopped at in it, where one event is asked about; of many events fewer."""
 _FEWER = 6
+_EVENLY = 64
+"""Stops in it that lie evenly over the slice, where one event is asked about."""
 
 
 @dataclass(frozen=True)
@@ -95,7 +97,9 @@ class Guess:
         for ask, seqs in candidates(past, lo, hi, self._asks, back=_NEAR).items():
             # What is written once, is written first.
             near = {*seqs[-few:].tolist(), *seqs[:2].tolist()}
-            stops.setdefault(ask.place, set()).update({lo, ask.end}, near, (s + 1 for s in near))
+            # Where it was written long ago, what is gone through again ends soon after.
+            evenly = range(lo, ask.end, max(1, (ask.end - lo) // (_EVENLY if len(events) == 1 else 1)))
+            stops.setdefault(ask.place, set()).update({lo, ask.end}, evenly, near, (s + 1 for s in near))
             self.likely[ask.place] = np.union1d(self.likely[ask.place], seqs)
         self._watch = Watch(stops)
         self.stops = self._watch.stops
