@@ -235,11 +235,11 @@ def test_what_short_commands_import(command: str, tmp_path_factory: pytest.TempP
     asked = {"why": ["why", "run", "Seen:3"], "state": ["state", "run", "n", "--key", "1", "--at", "5"]}
     (folder / "p.py").write_text(PROGRAM)
     code = (
-        "import sys\n"
+        "import atexit, sys\n"
         f"sys.argv = ['timelapse', *{asked.get(command, [command])!r}]\n"
         "from timelapse.cli.main import main\n"
-        "try:\n    main()\nexcept SystemExit as e:\n    assert not e.code, e.code\n"
-        "print('MODULES', *sys.modules)\n"
+        "atexit.register(lambda: print('MODULES', *sys.modules))\n"
+        "main()\n"
     )
     if command in asked:
         program = load_program(f"{folder / 'p.py'}:Count")
