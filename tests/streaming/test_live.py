@@ -152,6 +152,12 @@ def test_files_appear_and_the_run_is_stopped_and_begun_again(tmp_path: Path) -> 
     assert run.parity().same
 
 
+def test_parity_of_a_run_without_rows_says_so(tmp_path: Path) -> None:
+    with tl.live(Watch, {Mark: tl.Push(), Hit: tl.Push()}, tmp_path / "out", **FAST) as run:
+        run.stop()
+    assert run.parity().text == "nothing to compare: the run has no epoch yet"
+
+
 def test_a_file_that_grows(tmp_path: Path) -> None:
     """Lines count when they are complete; the last one without an end counts when the source has ended."""
     path, out = tmp_path / "hits.csv", tmp_path / "out"

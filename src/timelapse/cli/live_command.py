@@ -379,10 +379,12 @@ def _watch(run: Live, progress: Any) -> None:
 
 def _line(found: dict[str, Any]) -> str:
     """One line of how it goes."""
+    from timelapse.display import many
+
     if "epoch" not in found:
         return f"{found['state']}: no rows yet"
     parts = [
-        f"epoch {found['epoch']:,}", f"{found['rows']:,} rows", f"{found['rows_per_second']:,.0f} rows/s",
+        f"epoch {found['epoch']:,}", many(found["rows"], "row", "rows"), f"{found['rows_per_second']:,.0f} rows/s",
         f"complete up to {found['complete_text'] or '-'}",
     ]  # fmt: skip
     for name, what in (

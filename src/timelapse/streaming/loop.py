@@ -10,6 +10,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
+from timelapse.display import many
 from timelapse.errors import StorageError, TimelapseError
 from timelapse.log.types import EventType
 from timelapse.model.program import Program
@@ -317,7 +318,7 @@ class Loop:
             last = None if self.head is None else self.head.last
             if health.read:
                 self._progress.note(
-                    f"caught up behind epoch {0 if last is None else last.number:,}: {health.read:,} rows in {seconds:,.1f} s "
+                    f"caught up behind epoch {0 if last is None else last.number:,}: {many(health.read, 'row', 'rows')} in {seconds:,.1f} s "
                     f"({health.read / seconds:,.0f} rows/s)" + ("" if ended else "; live from here on")
                 )
 

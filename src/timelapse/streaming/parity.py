@@ -36,6 +36,8 @@ class Parity:
     @property
     def text(self) -> str:
         """For people."""
+        if not self.digest:
+            return "nothing to compare: the run has no epoch yet"
         if self.same:
             total = sum(rows for rows, _ in self.records.values())
             return f"the same: {many(total, 'output', 'outputs')} of {many(self.events, 'event', 'events')} up to epoch {self.epoch:,}, digest {self.digest} ({self.seconds:.1f} s)"
