@@ -60,6 +60,41 @@ def scheduler(config: pytest.Config, log: Any) -> Any:
                 self.groups = json.loads(config._timelapse_groups.read_text())  # type: ignore[attr-defined]
             return self.groups[nodeid]
 
+        def remove_node(self, node: Any) -> str | None:
+            """What a process that is gone had left to others, without the test that it died of.
+
+            pytest-xdist's own gives others all that the process ever had. Who is given a group with nothing left to do never
+            says that it is done, and the run waits for ever.
+            """
+            groups = self.assigned_work.pop(node)
+            left = [
+                (name, test) for name, tests in groups.items() for test, done in tests.items() if not done
+            ]
+            if not left:
+                return None
+            name: str
+            died_of: str
+            (name, died_of), *_ = left
+            groups[name][died_of] = True
+            self.workqueue.update({name: tests for name, tests in groups.items() if not all(tests.values())})
+            for other in self.assigned_work:
+                self._reschedule(other)
+            return died_of
+
+        def _reschedule(self, node: Any) -> None:
+            super()._reschedule(node)
+            # A process runs a test when it knows the next one, or that there is none.
+            while (
+                self.workqueue and not node.shutting_down and self._pending_of(self.assigned_work[node]) < 2
+            ):
+                self._assign_work_unit(node)
+            if (
+                not self.workqueue
+                and not node.shutting_down
+                and self._pending_of(self.assigned_work[node]) < 2
+            ):
+                node.shutdown()
+
     config.option.loadscopereorder = False
     return Grouped(config, log)
 

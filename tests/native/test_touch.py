@@ -104,6 +104,24 @@ def test_keys_are_taken_over(kind: int, clash: bool, there: set[int], cuts: list
         assert row.tolist() == before.tolist()
 
 
+@pytest.mark.parametrize("kind", range(len(KINDS)))
+def test_nothing_is_read_of_tables_without_rows(kind: int) -> None:
+    """They describe no columns: whatever lies behind their words in memory would be taken for it."""
+    own = KINDS[kind][0]
+    width, some = len(key_names(own)), KINDS[kind][1](1)
+    full, empty = state_table(own, [(some, KINDS[kind][2](1))]), state_table(own, [])
+    layout = Layout(width, own.value, "exact", tracked=True)
+    assert MappedRows([(empty, layout)]).words.tolist() == [0]
+    alone = MappedRows([(full, layout)]).words
+    assert len(MappedRows([(empty, layout), (full, layout)]).words) == len(alone)
+    pool = Interned(["", b""])
+    words_after = np.full(64, touch.TEXT, np.int64)  # what lies behind: as of a table of texts
+    words_after[:1] = MappedRows([(empty, layout)]).strings(*pool.buffers)
+    row, base = np.full((1, 1 + width + 3), -(2**60)), np.zeros((0, 4), np.int64)
+    row[0, 0] = 0
+    assert take(words_after, row, base, np.uint64(0), width) == 0
+
+
 @given(st.text(st.characters(codec="utf-8"), max_size=30))
 def test_the_hash_of_a_text(text: str) -> None:
     """As the rows of tables are hashed, wherever the bytes lie."""

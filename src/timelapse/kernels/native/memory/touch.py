@@ -113,6 +113,8 @@ def take(start, slots, base, i, width):  # type: ignore[no-untyped-def]
 
     Returns 1 or 0. The row holds no value before. What is taken is also what the row held at the slice's start.
     """
+    if start[0] == 0:
+        return 0
     h = _hash(start[start[1] :], slots, i, width)
     found = decided = 0
     for level in range(start[0]):
@@ -355,9 +357,10 @@ class MappedRows:
 
 
 def _mapped(start: Start, layout: Layout, room: int | None) -> list[Mapped]:
-    """A state's levels, the latest first. What is known of one from earlier stops is used again."""
+    """A state's levels, the latest first. What is known of one from earlier stops is used again. Tables without rows are left
+    out: they have no pieces, and a key's hash is made by how the first level's first piece keeps keys."""
     if not isinstance(start, Levels):
-        return [Mapped(start, layout.width, layout.stored, room)]
+        return [Mapped(start, layout.width, layout.stored, room)] if start.num_rows else []
     found = []
     for table in levels_of(start):
         known = start.known.get(id(table))
