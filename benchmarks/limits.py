@@ -194,7 +194,7 @@ def _fits(
         "as ReStream's authors report", f"a = {THEIR_A}, batches of 2,500 to 40,000 events per host", f"{THEIR_R_SQUARED}",
     ))  # fmt: skip
     report.notes.append(
-        "Fits are least squares over runs with forced slices. Theirs: seconds per event and host, their formula read as a sum; a path counts writes "
+        "Fits are least squares over runs with forced slices. Theirs: nanoseconds per event and host, their formula read as a sum; a path counts writes "
         "that compose as unordered, and the batch is all that is replayed at once. Their other coefficients are not known to us. Cost law: seconds; "
         "T1 is one pass on one core over the same log, rounds are how many slices a core runs one after the other, rounds ahead the same of passes"
     )
