@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from pathlib import Path
 
 import pyarrow as pa
@@ -70,6 +72,7 @@ MISTAKES = [
     (("--by", "hwo"), "TL816", "did you mean who?"), (("--key", "Hitt:n"), "TL816", "did you mean Hit?"),
     (("--key", "Hit:m"), "TL816", "no field 'm'"), (("--fail-if", "Hit.goen > 3"), "TL819", "did you mean Hit.gone?"),
     (("--fail-if", "precision < .5"), "TL819", "no figure 'precision'"),
+    (("--fail-if", "f1_a < .5"), "TL819", "f1 needs --labels"), (("--fail-if", "good_a < 2"), "TL819", "good needs --by and --labels"),
     (("--labels", "labels.csv", "--segment", "lnad"), "TL816", "--segment lnad"),
     (("--labels", "labels.csv", "--weight", "amount"), "TL816", "--weight amount"),
     (("--labels", "labels.csv", "--items", "E.m"), "TL816", "the log has no E.m"),
@@ -125,3 +128,16 @@ def test_python_says_the_same(place: Path) -> None:
 
     with pytest.raises(UsageError, match="no column names the outputs"):
         tl.sweep(load_program("rules.py:Rules"), "log", {"limit": [1, 2]}, labels="unnamed.csv", spark=False)
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="closes a pipe as a shell does")
+def test_what_nobody_reads_is_no_answer(place: Path) -> None:
+    """`timelapse diff ... | head -1`: exit code 0 would say that nothing differs."""
+    command = f"{sys.executable} -m timelapse {' '.join(DIFF)}"
+    done = subprocess.run(
+        ["bash", "-c", f"{command} | true; echo ${{PIPESTATUS[0]}}"],
+        check=False,
+        capture_output=True,
+        text=True,
+    )
+    assert (done.stdout, "Traceback" in done.stderr) == ("141\n", False)

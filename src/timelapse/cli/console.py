@@ -23,6 +23,9 @@ __all__ = ["clean", "console", "line", "one_line", "print_json", "show_error"]
 
 OK, DIFFERENT, TROUBLE, INTERRUPTED = 0, 1, 2, 130
 """Exit codes, as diff(1) has them."""
+UNREAD = 141
+"""What a shell tells of a program whose reader has gone: of commands whose exit code is an answer, which was not come to."""
+ANSWERING = frozenset({"bench", "check", "diff", "parity", "verify", "why-not"})
 
 
 class _Console(Console):

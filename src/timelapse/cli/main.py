@@ -16,7 +16,7 @@ from typing import Any, NoReturn
 
 import typer
 
-from timelapse.cli.console import INTERRUPTED, TROUBLE, console, show_error
+from timelapse.cli.console import ANSWERING, INTERRUPTED, TROUBLE, UNREAD, console, show_error
 from timelapse.cli.interrupt import interrupted, watching_interrupts
 from timelapse.errors import Cancelled, TimelapseError, UsageError
 from timelapse.store.failures import no_space
@@ -228,7 +228,7 @@ def _guarded(args: Sequence[str], *, debug: bool, as_json: bool) -> int:
     except BrokenPipeError:
         # Whoever read us has gone (`| head`): not an error. Python would complain at exit otherwise.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 0
+        return UNREAD if args and args[0] in ANSWERING else 0
     except TimelapseError as error:
         if debug:
             traceback.print_exc()

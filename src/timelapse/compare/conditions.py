@@ -52,7 +52,7 @@ class Condition:
                 raise _bad(
                     self.text,
                     f"there is no figure {name!r}",
-                    f"{meant(name, known)}figures: {', '.join(known)}",
+                    f"{_needs(name) or meant(name, known)}figures: {', '.join(known)}",
                 )
 
     def holds(self, figures: Figures) -> bool:
@@ -67,6 +67,18 @@ class Condition:
             return bool(_value(self._node, figures))
         except (ZeroDivisionError, OverflowError) as error:
             raise _bad(self.text, str(error)) from None
+
+
+def _needs(name: str) -> str:
+    """What a figure needs that is not always there, as the beginning of a hint; else empty."""
+    name = name.removesuffix("_a")
+    if name in ("precision", "recall", "f1"):
+        return f"{name} needs --labels; "
+    return (
+        f"{name} needs --by{' and --labels' if name == 'good' else ''}; "
+        if name in ("freed", "hit", "good")
+        else ""
+    )
 
 
 def _name(node: ast.AST) -> str | None:
