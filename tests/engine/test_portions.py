@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import random
+from dataclasses import replace as changed
+from pathlib import Path
 
+import msgspec
 import pytest
 
 import timelapse as tl
@@ -11,11 +14,15 @@ from tests.depth import deep
 from tests.writers.looking import looking
 from tests.writers.sending import sending
 from tests.writers.sources import in_other_times, load_source, random_events, random_program
-from timelapse.engine import portions
+from timelapse.analysis import analyse
+from timelapse.engine import portions, tasks
+from timelapse.engine.job import Job, Task
 from timelapse.env import machine
 from timelapse.errors import HandlerError, TooManyQuarantined
 from timelapse.kernels.base import PassResult
+from timelapse.kernels.choose import event_bytes
 from timelapse.model.program import as_program, spec_of
+from timelapse.plan import make_plan
 from timelapse.run import Run, replay, run_serial
 from timelapse.testing import assert_same
 
@@ -126,3 +133,40 @@ def test_events_that_fail_are_taken_out(kernel: str, monkeypatch: pytest.MonkeyP
     with pytest.raises(TooManyQuarantined) as raised:
         replay(Fails, PAID, slices=1, spark=False, strategy="chain", quarantine=True, max_quarantined=3)
     assert sum(times for _, times in raised.value.reasons) == 5  # no portion has too many, all together have
+
+
+class Counted(tl.Program):
+    n: tl.Counter[int]
+
+    @tl.on(Paid)
+    def paid(self, e: Paid) -> None:
+        self.n[e.who] += 1
+
+
+def test_what_fits_is_one_portion(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The first slice has all of the budget: nothing is carried on or merged. It was run in three portions."""
+    monkeypatch.setenv("TIMELAPSE_KERNEL", "native")
+    sizes = small(monkeypatch, 1)
+    work = make_plan(analyse(Counted), cores=1, compiled=lambda work, final: True).last
+    own = event_bytes(as_program(Counted), work, mapped=False)
+    assert own is not None
+    whole = run_serial(Counted, PAID)
+    for memory, portion in ((len(PAID) * own, [24]), (len(PAID) * own - 1, [8, 8, 8])):
+        sizes.clear()
+        monkeypatch.setenv(machine.MEMORY, str(memory))
+        found = replay(Counted, PAID, slices=1, spark=False, strategy="chain", cache=False)
+        assert (found.digest, sizes) == (whole.digest, portion)
+
+
+def test_a_task_that_is_alone_has_the_machines_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    """On a local session it has a thread for each core. It had a core's share, and ran a log in portions that fits."""
+    monkeypatch.setattr(tasks, "state_memory", lambda: 1000)
+    monkeypatch.setattr(tasks, "cores", lambda: 4)
+    job = Job(Counted(), (), None, (0, 1), Path(), Path())  # type: ignore[arg-type]
+    task = Task(1, "final_chain", "final")
+    assert [tasks._budget(job, msgspec.structs.replace(task, threads=n)) for n in (1, 4, 8)] == [
+        1000,
+        4000,
+        4000,
+    ]
+    assert tasks._budget(changed(job, memory=7), task) == 7

@@ -53,7 +53,7 @@ compare it with, and as an effect."""
 ROW_BYTES = 400
 """What it may take for what it puts out."""
 _ROOM = 2
-"""This part of the budget is for what a portion adds; the rest for states that are carried on, and for merging."""
+"""Where nothing else is to be held a slice may take all of the budget, as `least_slices` counts on. Else this part of the budget is for what a portion adds; the rest for states that are carried on, and for merging."""
 _TRIED = 8
 """Where nobody knows what an event takes, the first portion has so many times fewer events than would fit if it were as usual."""
 _GROWS = 2
@@ -76,8 +76,11 @@ class Portions:
     from a small first one on (`careful`), or an event is taken to need as much as is usual.
     """
 
-    def __init__(self, job: Job, work: PassProgram, events: int, memory: int, *, part: float = 1.0) -> None:
-        """`events`: those of the pass in this process. `part`: of a slice's events so many are the task's own."""
+    def __init__(
+        self, job: Job, work: PassProgram, events: int, memory: int, *, part: float = 1.0, empty: bool = False
+    ) -> None:
+        """`events`: those of the pass in this process. `part`: of a slice's events so many are the task's own. `empty`: the first slice
+        starts from no states: none is carried on or merged."""
         self._room = memory // _ROOM
         self._python = python_bytes(len(spec_of(job.program).states))
         each = None
@@ -85,11 +88,19 @@ class Portions:
             each = event_bytes(job.program, work, mapped=True)
         self._sure = each is not None and _is_bounded(job.program, work)
         self._each = part * max(1, each or self._python)
+        self._whole = 0
+        """So many events fit into the first slice in one go."""
+        if empty and self._sure:
+            own = event_bytes(job.program, work, mapped=False) or self._each
+            self._whole = int(memory / (part * max(1, own)))
         self._last = 0
         self._careful = job.careful
 
     def size(self, left: int) -> int:
         """So many of the events that are left are next."""
+        whole, self._whole = self._whole, 0
+        if left <= whole:
+            return left
         fits = self._room / self._each
         if not self._sure and self._careful:
             fits = min(fits, _GROWS * self._last) if self._last else fits / _TRIED

@@ -27,7 +27,7 @@ from timelapse.engine.portions import Joined, Portions
 from timelapse.engine.results import Keep, keep_beside, keep_results
 from timelapse.engine.spill import Spill
 from timelapse.env.garbage import collected_rarely, give_back, keep_little
-from timelapse.env.machine import carried, memory_setting, state_memory
+from timelapse.env.machine import carried, cores, memory_setting, state_memory
 from timelapse.errors import HandlerError
 from timelapse.kernels.base import Abandoned, PassResult
 from timelapse.kernels.budget import Spent
@@ -228,7 +228,7 @@ def _run_slices(
     classes = _classes(job, work)
     result = TaskResult(task.id)
     account = result.seconds
-    memory = state_memory() if job.memory is None else job.memory
+    memory = _budget(job, task)
     final = index == len(job.passes) - 1
 
     part = None if task.parts == 1 else Part.of(job.program, work, task.part, task.parts)
@@ -276,7 +276,9 @@ def _run_slices(
     account.update(kernel.seconds)
     account["load"] = time.perf_counter() - started - sum(kernel.seconds.values())
     whole = kernel_of is not None or job.aside is not None or spill is None or bool(work.delta)
-    portions = None if whole else Portions(job, work, share, memory, part=1 / task.parts)
+    portions = None
+    if not whole:
+        portions = Portions(job, work, share, memory, part=1 / task.parts, empty=task.first == 0)
     spans = [s for s in job.spans if task.first <= s[0] <= task.last]
     if final:
         spans = [(slice_id, slice_id) for slice_id in range(task.first, task.last + 1)]
@@ -383,6 +385,11 @@ def _run_slices(
     if spill is not None:
         spill.close()
     return result
+
+
+def _budget(job: Job, task: Task) -> int:
+    """Bytes for the states of a task. One that has the machine's cores for itself has their memory."""
+    return state_memory() * min(task.threads, cores()) if job.memory is None else job.memory
 
 
 def _classes(job: Job, work: PassProgram) -> dict[str, type[Event]]:
