@@ -13,6 +13,7 @@ import typer
 from timelapse.cli.labels_option import LabelColumn, LabelKey, LabelTime
 from timelapse.cli.options import Engine, Json, Local, LogArg, Master, ProgramArg, Sets, examples
 from timelapse.cli.writes import file_of
+from timelapse.display import many
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -177,7 +178,7 @@ def grid_of(base: Program, arguments: list[str]) -> dict[str, list[Any]]:
                 else "is no parameter"
             )
             raise UsageError(
-                f"{name!r} {reason}", hint=f"{meant(name, params)}write NAME=1,2,3 with a parameter of {', '.join(params) or 'none'}",
+                f"{name!r} {reason}", hint=f"{'' if name in params else meant(name, params)}write NAME=1,2,3 with a parameter of {', '.join(params) or 'none'}",
                 code="TL820",
             )  # fmt: skip
         found[name] = _values(params[name], text)
@@ -300,7 +301,7 @@ def _print(found: Sweep, folder: Path, plot: Path | None, reason: str) -> None:
     resumed = sum(p.resumed for p in found.points)
     if resumed:
         parts.append(f"{resumed} found ready")
-    line((f"{len(found.points)} settings: {', '.join(parts)}", "dim"))
+    line((f"{many(len(found.points), 'setting', 'settings')}: {', '.join(parts)}", "dim"))
     if needed.count("replay") > 1 and reason:
         line((f"  nothing more is shared: {one_line(reason)}", "dim"))
     line(("runs: ", "dim"), one_line(folder), f"   plot: {one_line(plot)}" if plot is not None else "")

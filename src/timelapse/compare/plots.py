@@ -7,6 +7,7 @@ from decimal import Decimal
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from timelapse.display import many
 from timelapse.errors import Place, UsageError
 
 if TYPE_CHECKING:
@@ -40,7 +41,9 @@ def sweep_figure(sweep: Sweep) -> Any:
         _precision_recall(sweep, axes)
     else:
         _outputs(sweep, axes)
-    axes.set_title(f"{sweep.program}: {len(sweep.points)} settings".replace("$", r"\$"), fontsize=10)
+    axes.set_title(
+        f"{sweep.program}: {many(len(sweep.points), 'setting', 'settings')}".replace("$", r"\$"), fontsize=10
+    )
     axes.grid(alpha=0.3)
     return figure
 

@@ -74,7 +74,9 @@ def sweep_card(found: Sweep) -> Card:
     facts = [] if best is None else [("best f1", ", ".join(f"{n}={best.values[n]!r}" for n in found.names))]
     names = tuple(table.column_names)
     right = tuple(f.name for f in table.schema if pa.types.is_integer(f.type) or pa.types.is_floating(f.type))
-    return Card(f"Sweep of {found.program}", f"{len(rows)} settings", facts, Table(names, rows, right))
+    return Card(
+        f"Sweep of {found.program}", many(len(rows), "setting", "settings"), facts, Table(names, rows, right)
+    )
 
 
 def _cell(value: object) -> str:

@@ -107,7 +107,7 @@ def report(
     found = of if isinstance(of, Run | Diff | Sweep) else _opened(Path(of))
     if isinstance(found, Sweep):
         redaction = Redaction.of(redact, [p.run for p in found.points])
-        title = f"{found.program}: {len(found.points):,} settings"
+        title = f"{found.program}: {many(len(found.points), 'setting', 'settings')}"
         swept = sweep_part(found, redaction)
         first = run_part(found.points[0].run, redaction, 0, with_states=False)
         html = rendered(
