@@ -87,7 +87,7 @@ TL207 A timer, a sent event or a look back that does not work
 An event is sent that no handler listens to, or that a handler waits for with after= (which follows the log's events); a timer's key is no int, str, bool, bytes or tuple of them; a view of the past is written; or last(), ago() were not seen when the class was defined: write self.x.last(...) in a method of the program.
 
 TL208 Something that does not go with other times
-Traces of single events and the like do not go yet with programs that look back, date what they do, send or tick: an event has consequences at other times.
+In programs that date what they do, send or tick, an event has consequences at other times. `timelapse.serial.run` with quarantine=True would leave those behind and refuses such a program; `tl.run_serial` and `tl.replay` take them out with their event.
 
 TL209 A decimal with more digits than its scale
 What is declared as Annotated[Decimal, tl.scale(2)] holds two digits behind the point, and nothing is rounded silently. Say how: `value.quantize(Decimal("0.01"))`, which rounds half to even, or give it another rounding. Division and products of decimals usually need this.
