@@ -47,6 +47,8 @@ class Costs:
     states: int = 1
     single: float | None = None
     """Of a replay in one pass beside its events; None: a run's and a task's."""
+    driver: float = 0.0
+    """Processor seconds that the driver and Spark's Java processes spend for each task beside it."""
 
     def rows(self, events: float) -> float:
         """Rows of all states after so many events."""
@@ -61,6 +63,8 @@ class World:
     hosts: int
     cores: int = 1
     bandwidth: float = 1.25e9
+    shared: int | None = None
+    """Cores of one machine that the hosts and the driver are on, as where it is measured; None: each has its own."""
     straggling: float = 0.0
     """The share of tasks that take `slower` times as long."""
     slower: float = 4.0
@@ -98,10 +102,24 @@ def play(
     return _Play(shapes, costs, world, events, shares, lead, seed).run()
 
 
+@dataclass
+class _Active:
+    """Work that is being done: what is left of it, in seconds of a core."""
+
+    left: float
+    call: Callable[[], None]
+
+
+def _nothing() -> None:
+    """Nobody waits for it."""
+
+
 class _Play:
     def __init__(
         self, shapes: Sequence[Shape], costs: Costs, world: World, events: float, shares: Sequence[float], lead: int, seed: int
     ) -> None:  # fmt: skip
+        if world.shared is not None and world.lifetime:
+            raise ValueError("machines that share their cores do not die one by one")
         self._shapes, self._costs, self._world, self._events = shapes, costs, world, events
         self._schedule = Schedule(shapes, len(shares), lead)
         self._ends = [events * end for end in itertools.accumulate(shares, initial=0.0)]
@@ -110,6 +128,7 @@ class _Play:
         self._free = [host for host in range(world.hosts) for _ in range(world.cores)]
         self._dies = [self._next_death(0.0) for _ in range(world.hosts)]
         self._queue: list[tuple[float, int, Callable[[], None]]] = []
+        self._active: list[_Active] = []
         self._count = itertools.count()
         self._now = self._spent = 0.0
         self._merging: list[Callable[[], None]] = []
@@ -125,14 +144,36 @@ class _Play:
                 self._merge(*self._waiting.pop(0))
             if self._free:
                 self._begin()
-            if not self._queue:
+            if self._active:
+                self._share()
+            elif self._queue:
+                self._now, _, call = heapq.heappop(self._queue)
+                call()
+            else:
                 break
-            self._now, _, call = heapq.heappop(self._queue)
-            call()
         wall = self._costs.whole + self._now
         cores = self._world.hosts * self._world.cores
         busy = self._spent / (wall * cores) if wall else 0.0
         return Played(wall, self._tasks, self._lost, self._straggled, busy)
+
+    def _work(self, seconds: float, call: Callable[[], None]) -> None:
+        """So much work of one core, of the machine's where they are shared."""
+        if self._world.shared is None:
+            self._after(seconds, call)
+        else:
+            self._active.append(_Active(seconds, call))
+
+    def _share(self) -> None:
+        """Until the next piece of work is done: all that is active has an equal share of the cores, and one at most."""
+        assert self._world.shared is not None
+        rate = min(1.0, self._world.shared / len(self._active))
+        first = min(self._active, key=lambda one: one.left)
+        gone = first.left
+        self._now += gone / rate
+        for one in self._active:
+            one.left -= gone
+        self._active.remove(first)
+        first.call()
 
     def _after(self, seconds: float, call: Callable[[], None]) -> None:
         heapq.heappush(self._queue, (self._now + seconds, next(self._count), call))
@@ -163,7 +204,9 @@ class _Play:
             self._free.append(host)
             self._schedule.done(step)
 
-        self._after(took, done)
+        if self._world.shared is not None and self._costs.driver:
+            self._work(self._costs.driver, _nothing)
+        self._work(took, done)
 
     def _die(self, host: int, step: Step) -> None:
         """The task is lost; the driver notices, and it runs again from its beginning wherever a core is free."""
@@ -218,7 +261,7 @@ class _Play:
             self._merges -= 1
             self._schedule.merged(state)
 
-        self._after(took, merged)
+        self._work(took, merged)
 
 
 # --- from measurements ----------------------------------------------------------------------------------
@@ -251,6 +294,8 @@ class RunSeen:
     slices: int
     seconds: float
     tasks: tuple[TaskSeen, ...]
+    cpu: float | None = None
+    """Processor seconds of all its processes."""
     cuts: tuple[int, ...] = ()
     """Where its slices begin and end; (): they are alike."""
 
@@ -295,18 +340,28 @@ def costs_of(runs: Sequence[RunSeen], stages: int, states: int) -> Costs:
                 rows = made.rows(run.before(t.last + 1)) / states
                 merges.append(t.inside / rows if rows else 0.0)
     single = _median([run.seconds - sum(t.inside for t in run.tasks) for run in alone])
-    return replace(made, load=_median(loads), merge=_mean(merges), single=max(0.0, single))
+    known = [run for run in runs if run.cpu is not None]
+    spent = (
+        _line(known, [(run.cpu or 0.0) - sum(t.inside for t in run.tasks) for run in known])[1]
+        if known
+        else 0.0
+    )
+    driver = max(0.0, spent - task)
+    return replace(made, load=_median(loads), merge=_mean(merges), single=max(0.0, single), driver=driver)
 
 
 def _beside(runs: Sequence[RunSeen]) -> tuple[float, float]:
-    """Seconds of a run beside its tasks, and of each task beside its work: a line through all runs, by least squares."""
-    work = [[t for t in run.tasks if t.kind != "merge"] for run in runs]
-    extra = [run.seconds - sum(t.inside for t in own) for run, own in zip(runs, work, strict=True)]
-    counts = [float(len(own)) for own in work]
+    """Seconds of a run beside its tasks, and of each task beside its work."""
+    return _line(runs, [run.seconds - sum(t.inside for t in run.tasks if t.kind != "merge") for run in runs])
+
+
+def _line(runs: Sequence[RunSeen], extra: Sequence[float]) -> tuple[float, float]:
+    """What a run takes, and each of its tasks, where these runs took so much: by least squares."""
+    counts = [float(sum(t.kind != "merge" for t in run.tasks)) for run in runs]
     mx, my = _mean(counts), _mean(extra)
     spread = sum((x - mx) ** 2 for x in counts)
     task = sum((x - mx) * (y - my) for x, y in zip(counts, extra, strict=True)) / spread if spread else 0.0
-    task = min(max(task, 0.0), max(my / mx, 0.0))
+    task = min(max(task, 0.0), max(my / mx, 0.0)) if mx else 0.0
     return max(0.0, my - task * mx), task
 
 
