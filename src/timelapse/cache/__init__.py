@@ -17,5 +17,5 @@ whatever is missing, damaged or in the way means that the run does the work itse
 
 Begin with `rerun.py`, what a replay asks, and `key.py`, which names what start states depend on. `store.py`
 keeps checked entries, `older.py` finds what holds of entries over another version of the log, `reads.py`
-keeps what output parts read.
+keeps what output parts read, `runs.py` remembers which run the last replay of a program made.
 """

@@ -24,7 +24,7 @@ from timelapse.analysis import Analysis, build_pass
 from timelapse.analysis.outputs import Site
 from timelapse.analysis.result import PassProgram, Severity
 from timelapse.model.calendar import zone_rules
-from timelapse.model.fingerprint import Unsure, Writer
+from timelapse.model.fingerprint import Unsure, Writer, fingerprint
 from timelapse.model.program import Program, params_of, spec_of
 from timelapse.model.times import span_of
 
@@ -86,8 +86,11 @@ def core_key(
 
 def refusal(analysis: Analysis) -> str | None:
     """Why nothing of a program is kept, whatever the log; None where there is no such reason."""
-    if not analysis.spec.states:
-        return "the program has no states"
+    return uncertain(analysis) if analysis.spec.states else "the program has no states"
+
+
+def uncertain(analysis: Analysis) -> str | None:
+    """Why the hash of a program's code does not say for certain what it does; None where it may."""
     if analysis.opaque:
         return analysis.functions.opaque[0].message
     if (use := analysis.serial_only) is not None:
@@ -159,6 +162,28 @@ def _times(program: Program, core: PassProgram, writer: Writer) -> None:
             if rules is None:
                 raise Unsure(f"the rules of the time zone {declared.zone}")
             writer.add("every", str(span_of(program, declared.every)), hashlib.sha256(rules).hexdigest())
+
+
+def program_key(program: Program, analysis: Analysis, *more: str) -> str | None:
+    """The key of something that depends on all of a program and on this; None where no hash says for certain what the program does."""
+    if uncertain(analysis) is not None or analysis.trusted:
+        return None
+    writer = Writer(strict=True, mro=type(program).__mro__)
+    try:
+        for handler in spec_of(program).handlers:
+            if handler.every is not None and handler.zone != "UTC":
+                rules = zone_rules(handler.zone)
+                if rules is None:
+                    return None
+                writer.add("zone", hashlib.sha256(rules).hexdigest())
+            for event in handler.events:
+                writer.value("event", event)
+            writer.function(handler.function)
+        _members(program, None, writer)
+    except (Unsure, RecursionError):
+        return None
+    parts = [software(), fingerprint(program), writer.digest(), *more]
+    return hashlib.sha256("\0".join(parts).encode()).hexdigest()
 
 
 def site_key(program: Program, key: CoreKey, site: Site) -> str:

@@ -107,10 +107,14 @@ def explain(
         print_plan(found)
         if kept:
             line(f"cache     {_cache_text(kept)}")
+        if kept and kept["run"]:
+            line(f"from      {_run_text(kept)}")
     else:
         console().print(found.rich())
         if kept:
             line(("cache   ", "dim"), _cache_text(kept))
+        if kept and kept["run"]:
+            line(("from    ", "dim"), _run_text(kept))
         if svg is not None:
             line(("picture ", "dim"), str(svg))
     if max_strategy is not None:
@@ -180,6 +184,20 @@ def print_plan(found: Explanation) -> None:
 
     for text in [*found.plan.text().splitlines(), *kernel_lines(found), "", *law_lines(found)]:
         line(clean(text))
+
+
+def _run_text(kept: dict[str, Any]) -> str:
+    """One line on the run that a replay would go on from; empty where there is none."""
+    from timelapse.run.views import started_from
+
+    found = kept["run"]
+    if not found:
+        return ""
+    return (
+        f"a replay would go on from the last one: {started_from(found)}"
+        if not found["reason"]
+        else f"of the last replay {started_from(found)}"
+    )
 
 
 def _cache_text(kept: dict[str, Any]) -> str:

@@ -18,7 +18,7 @@ from timelapse.reporting.states import StatePart, state_parts
 from timelapse.reporting.tables import Ranked, Rows, first_rows, reasons, taken_out, times
 from timelapse.run.reload import replayed
 from timelapse.run.run import did
-from timelapse.run.views import IN_ORDER, of_older, of_part, of_types, warned, was_predicted
+from timelapse.run.views import IN_ORDER, of_older, of_part, of_types, started_from, warned, was_predicted
 
 if TYPE_CHECKING:
     from timelapse.explanation import Explanation
@@ -291,6 +291,8 @@ def _certificate(run: Run, redaction: Redaction) -> list[Fact]:
                 f"{one_line(kept['what'])} taken from an earlier replay of the same code and log{of_older(kept)}",
             )
         )
+    if found.get("start_from"):
+        facts.append(Fact("goes on from", one_line(started_from(found["start_from"]), 600)))
     facts += [Fact("program warns", one_line(text, 600), "warn") for text in warned(found)]
     return facts
 

@@ -132,7 +132,7 @@ def _certificate(
         "cache": reuse.certificate(seconds),
         "part": part_of(request.source),
         "types": types_of(request.source, request.program),
-        "start_from": None if request.earlier is None else request.earlier.describe(),
+        "start_from": request.started(),
         "passes": used_kernels(foretold, outcome.compiled, outcome.why_python),
     }
 

@@ -178,15 +178,17 @@ class Earlier:
             "digest": self.run.digest,
             "events": self.events,
             "slices": self.slices,
+            "of": self.run.slices,
             "reason": self.reason,
             "changed_from": None if self.changed is None else self.changed.first,
         }
 
 
 def open_after(
-    given: Run | str | Path, log: Any, program: Program, analysis: Analysis, *, quarantine: bool
-) -> tuple[Source, Earlier]:
-    """What a replay that starts from a run reads, and what of the run it stands on.
+    given: Run | str | Path, log: Any, program: Program, analysis: Analysis, *, quarantine: bool,
+    most: int | None = None,
+) -> tuple[Source, Earlier]:  # fmt: skip
+    """What a replay that starts from a run reads, and what of the run it stands on: of `most` of its slices at most.
 
     `log` is the run's log, to which events were appended, or another one that follows it. Raises ReplayError (TL515) where
     the run is of another program, EventOrderError (TL408) where the events do not follow it.
@@ -211,6 +213,11 @@ def open_after(
         )  # fmt: skip
     source, changed = _source_after(run, log, program)
     earlier = Earlier(run, 0, "", {}, changed)
+    if most is not None and earlier.slices > most:
+        changed = Untouched(
+            0 if changed is None else changed.version, None if changed is None else changed.first, most, manifest.cuts[most],
+        )  # fmt: skip
+        earlier = Earlier(run, 0, "", {}, changed)
     cuts, seq = earlier.cuts, source.reader.seq_after(source.reader.count)
     if earlier.whole:
         events = manifest.events + (0 if not has_own_times(program) else manifest.quarantined or 0)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, get_args
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from timelapse.analysis import Analysis
 from timelapse.cache.group import Group
@@ -20,6 +20,7 @@ from timelapse.run.source import Source
 
 if TYPE_CHECKING:
     from timelapse.run.interrupted import Interrupted
+    from timelapse.run.remembered import Remembered
 
 Engine = Literal["auto", "local", "spark"]
 """Where a replay runs."""
@@ -84,6 +85,8 @@ class Request:
 
     earlier: Earlier | None = None
     """The run that it starts from."""
+    remembered: Remembered | None = None
+    """What the last replay of the program made, where the log has another version since: `earlier`, or why nothing is taken over."""
     interrupted: Interrupted | None = None
     """What a killed replay of the same left; None where nothing is looked for, or left for the next one."""
 
@@ -91,6 +94,12 @@ class Request:
     def begun(self) -> Earlier | None:
         """The run whose slices are not run again; None where all are."""
         return None if self.earlier is None or self.earlier.reason else self.earlier
+
+    def started(self) -> dict[str, Any] | None:
+        """For the certificate: the run that it starts from, or would have."""
+        if self.remembered is not None:
+            return self.remembered.describe()
+        return None if self.earlier is None else self.earlier.describe()
 
     def over(self, reader: EventReader) -> Request:
         """The same over a part of its log."""

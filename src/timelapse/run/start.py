@@ -42,6 +42,7 @@ from timelapse.run.interrupted import Interrupted, demand, left_by_none, unable
 from timelapse.run.manifest import read_manifest, write_manifest
 from timelapse.run.planning import Planner, in_threads
 from timelapse.run.quarantine import all_taken_out, replay_without_failing
+from timelapse.run.remembered import remember_run, remembered
 from timelapse.run.request import Engine, Request, Resume, Settings, Several, check_engine
 from timelapse.run.run import Run, RunContext
 from timelapse.run.slices import (
@@ -98,7 +99,8 @@ def replay(
 
     `start_from` is a run (tl.Run, or its folder) of the same program and parameters: the replay goes on where that ended. `log` is then
     the run's log, to which events were appended, or another one whose events follow it. The new run is whole: it has
-    the outputs and states of one replay over all events, and the same digest. It does without the cache. A program that looks
+    the outputs and states of one replay over all events, and the same digest. It does without the cache. With the cache on, a replay over
+    another version of a log goes on of its own accord from the run that the last replay of the program made, if that is there as it was made. A program that looks
     back on states needs a run that was made `resumable`, which keeps the rows that its last slices left; otherwise, and where the
     program runs as the serial loop, everything is replayed, and the certificate says why.
 
@@ -154,7 +156,7 @@ def _replay(
         run = _replay(program, log, out, spark, settings, start_from)
         run.hold(made)
         return run
-    earlier = None
+    earlier, last = None, None
     if start_from is None:
         source = open_source(log, program)
     else:
@@ -183,7 +185,13 @@ def _replay(
         settings.progress.note("going on with a replay that was killed (--no-resume begins again)")
         mode = left.how.mode if left.how.mode in ("chain", "staged") else None
         settings = replace(settings, slices=len(left.how.cuts) - 1, strategy=settings.strategy or mode)
-    request = Request(program, analysis, source, settings, twice, earlier, left)
+    if start_from is None and (left is None or left.how is None):
+        last = remembered(program, analysis, source, log, settings)
+        if last is not None and last.earlier is not None and last.source is not None:
+            source, earlier, left = last.source, last.earlier, None
+        if last is not None:
+            settings.progress.note(last.text())
+    request = Request(program, analysis, source, settings, twice, earlier, last, left)
     plan, executor, why = Planner(request).settle(spark)
     keep: list[Any] = []
     if place is None:
@@ -292,6 +300,8 @@ def run_plan(
                 f"putting {len(files) + 1:,} files, {size / 1e6:,.1f} MB, into {partial.out}"
             )
         partial.commit()
+        if not keep:
+            remember_run(request, manifest, partial.out)
     except KeyboardInterrupt:  # wherever it comes; where results are waited for, it is Cancelled already
         partial.discard()
         raise Cancelled(
@@ -346,6 +356,12 @@ def _job(
     begun = request.begun
     least = least_slices(request.program, passes[-1], source.left, memory, tasks)
     slices = settings.slices or default_slices(least, executor.cores, plan)
+    if begun is not None and request.remembered is not None:  # as many as the whole log would have
+        slices = (
+            settings.slices - begun.slices
+            if settings.slices
+            else max(least, -(-slices * source.left // reader.count))
+        )
     cuts, lead = cut(reader, slices, plan, source.begin)
     runs: tuple[int, ...] = ()
     together, leading = max(executor.threads, least, 2), lead
@@ -424,10 +440,13 @@ def kept_of(program: Program, log: Log, plan: Plan | None = None) -> dict[str, A
         found = cut_behind(log.reader, known, slices, plan, 1, exactly=False, starts=starts)
         return None if found is None else found[0]
 
-    return Reuse.of(
-        program, analyse(program), log.id, log.count, log.reader.cuts(1), least=1, log=str(log.path),
+    analysis = analyse(program)
+    found = Reuse.of(
+        program, analysis, log.id, log.count, log.reader.cuts(1), least=1, log=str(log.path),
         behind=None if plan is None else behind,
     ).describe()  # fmt: skip
+    last = remembered(program, analysis, open_source(log, program), log, Settings())
+    return {**found, "run": None if last is None else last.describe()}
 
 
 def _refuse_impure(analysis: Analysis, allowed: bool) -> None:

@@ -30,9 +30,13 @@ def outputs_chart(run: Run, record: str | None = None) -> Timeline:
 
 def started_from(found: Mapping[str, Any]) -> str:
     """What is said of the run that a run started from, as its certificate has it."""
+    if found["reason"] and found.get("remembered"):
+        return f"nothing was taken over of {found['run']}: {found['reason']}"
     if found["reason"]:
         return f"everything was replayed, also what {found['run']} has: {found['reason']}"
     slices = many(found["slices"], "slice", "slices")
+    if found.get("of", found["slices"]) > found["slices"]:
+        slices = f"{found['slices']} of {many(found['of'], 'slice', 'slices')}"
     told = f"{found['run']}: {found['events']:,} events in {slices} are of that run"
     changed = found.get("changed_from")
     return told if changed is None else f"{told}; its log has changed since, from event {changed:,} on"

@@ -1,0 +1,150 @@
+"""The run that a plain replay goes on from: what the last replay of the same program made over another version of the log.
+
+The cache knows its place (cache/runs.py). The replay goes the way of `start_from` (run/earlier.py) if that run is still there as it was
+made, and the log has the same events up to the end of its last untouched slice: by hashes, not by what manifests say. Then it takes over
+what these slices put out. Where one of this is not so, all is replayed, and the new run says why.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from timelapse.analysis import Analysis
+from timelapse.cache import rerun
+from timelapse.cache.key import program_key
+from timelapse.cache.runs import LastRun, last_run, remember
+from timelapse.cache.store import Store, open_store
+from timelapse.errors import TimelapseError
+from timelapse.log import Log
+from timelapse.log.changed import same_events
+from timelapse.log.joined import version_with
+from timelapse.log.without import base_of, read_as
+from timelapse.model.program import Program
+from timelapse.run.describe import about
+from timelapse.run.earlier import Earlier, open_after
+from timelapse.run.manifest import REMEDY, RunManifest, read_manifest
+from timelapse.run.parameters import params_text
+from timelapse.run.request import Request, Settings
+from timelapse.run.run import Run
+from timelapse.run.source import Source
+from timelapse.store.parts import check_parts
+from timelapse.store.remote import RemotePath
+
+MOST_SLICES = 1_000
+"""From a run in more slices no plain replay goes on: each adds some, and what all of them changed is read again."""
+
+
+@dataclass(frozen=True)
+class Remembered:
+    """What the last replay made. `reason`: why nothing of it is taken over; empty where `source` is what is left to read, and `earlier`
+    what it stands on."""
+
+    place: str
+    reason: str = ""
+    source: Source | None = None
+    earlier: Earlier | None = None
+
+    def describe(self) -> dict[str, Any]:
+        """For the new run's certificate, and for `explain`."""
+        if self.earlier is None:
+            return {
+                "run": self.place,
+                "remembered": True,
+                "reason": self.reason,
+                "slices": 0,
+                "events": 0,
+                "changed_from": None,
+            }
+        return {**self.earlier.describe(), "remembered": True}
+
+    def text(self) -> str:
+        """For people."""
+        from timelapse.run.views import started_from
+
+        return f"the last replay of this program: {started_from(self.describe())}"
+
+
+def remembered(
+    program: Program, analysis: Analysis, source: Source, log: Log | str | Path, settings: Settings
+) -> Remembered | None:
+    """What the last replay of the program made over another version of this log; None where there is no such run, or none is looked for."""
+    known = _store_and_key(program, analysis, source, settings)
+    found = None if known is None else last_run(*known)
+    if found is None or found.log_id == source.id:
+        return None
+    opened = log if isinstance(log, Log) else Log.open(log)
+    before = version_with(opened.path, base_of(found.log_id))
+    if before is not None and before.version > opened.version:
+        return None
+    try:
+        reason, taken = _usable(found, program, analysis, opened, settings)
+    except TimelapseError as error:
+        reason, taken = error.message, None
+    if taken is None:
+        return Remembered(found.place, reason)
+    return Remembered(found.place, "", *taken)
+
+
+def remember_run(request: Request, manifest: RunManifest, out: Path) -> None:
+    """Say that a replay made a run that stays, for those over another version of its log."""
+    known = _store_and_key(request.program, request.analysis, request.source, request.settings)
+    if known is None or isinstance(out, RemotePath):
+        return
+    try:
+        seal = read_manifest(out).seal
+    except TimelapseError:  # somebody has removed it already
+        return
+    assert request.source.id is not None
+    remember(*known, LastRun(str(out.absolute()), seal or "", request.source.id), about(manifest))
+
+
+def _store_and_key(
+    program: Program, analysis: Analysis, source: Source, settings: Settings
+) -> tuple[Store, str] | None:
+    """Where it is said which run a replay made, and under which key; None where nobody says it."""
+    if source.id is None or source.path is None or source.part or source.types or source.logs:
+        return None
+    if (
+        not settings.cache
+        or settings.several is not None
+        or settings.strategy is not None
+        or settings.allow_impure
+    ):
+        return None
+    if source.reader.count < rerun.MIN_EVENTS or (store := open_store()) is None:
+        return None
+    params = repr(sorted(params_text(program).items()))
+    asked = repr((settings.until, settings.quarantine))
+    key = program_key(program, analysis, "run", params, source.path, read_as(source.id), asked)
+    return None if key is None else (store, key)
+
+
+def _usable(
+    found: LastRun, program: Program, analysis: Analysis, log: Log, settings: Settings
+) -> tuple[str, tuple[Source, Earlier] | None]:
+    """What a replay goes on with, or why it does not. Raises TimelapseError where it cannot."""
+    place = Path(found.place)
+    if not place.exists():
+        return "it is gone", None
+    run = Run.open(place)
+    if run.manifest.seal != found.seal:
+        return "another run is at its place now", None
+    before = version_with(log.path, base_of(found.log_id))
+    if before is None:
+        return "the version of the log that it was over was removed", None
+    most = run.slices if settings.slices is None else settings.slices - 1
+    if not most or run.slices > MOST_SLICES:
+        return f"it has {run.slices:,} slices" if most else "one slice was asked for", None
+    source, earlier = open_after(run, log, program, analysis, quarantine=settings.quarantine, most=most)
+    if earlier.reason:
+        return earlier.reason, None
+    if not same_events(log.path, before, log.manifest, earlier.cuts[-1]):
+        return "the log's events before its first change could not be proven to be the same", None
+    parts = {name: part for name, part in earlier.parts.items() if part is not None}
+    if len(parts) < len(earlier.parts):
+        return "it has no checksums", None
+    for error in check_parts(place, parts, REMEDY).errors:
+        return f"{error.place.file if error.place else place}: {error.message}", None
+    return "", (source, earlier)
