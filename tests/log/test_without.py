@@ -107,7 +107,7 @@ def test_it_is_another_log(log: tl.Log, failed: Run) -> None:
     assert len({log.id, one.id, two.id}) == 3
     assert one.without([4]).id == two.without([3]).id == log.without([3, 4]).id
     assert log.without([]).id == log.id
-    assert "without 1 events" in repr(one)
+    assert "without 1 event" in repr(one)
 
 
 def test_files_that_list_seqs(log: tl.Log, tmp_path: Path) -> None:

@@ -19,6 +19,7 @@ from timelapse.cli.ingest_options import (
 )
 from timelapse.cli.ingest_summary import print_summary
 from timelapse.cli.options import Json, Master, Overwrite, examples
+from timelapse.display import many
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -321,7 +322,7 @@ def _nothing_new(log: Log, *, as_json: bool) -> None:
         return
     files = len({path for _, path in Taken(log.manifest.ingests).files})
     line(
-        f"nothing new: {'the file is' if files == 1 else f'all {files:,} files are'} in {log.path} already, version {log.version}, {log.count:,} events"
+        f"nothing new: {'the file is' if files == 1 else f'all {files:,} files are'} in {log.path} already, version {log.version}, {many(log.count, 'event', 'events')}"
     )
 
 
@@ -347,7 +348,7 @@ def _make(
 
         line(
             ("kept      ", "dim"),
-            f"{log.count - less.count:,} events before the age to keep are not in version {less.version}",
+            f"{many(log.count - less.count, 'event before the age to keep is', 'events before the age to keep are')} not in version {less.version}",
         )
 
 

@@ -52,6 +52,8 @@ def print_summary(log: Log, seconds: float, events: str, *, as_json: bool) -> No
     print_gaps(info)
     length = span((info.ts_last or 0) - (info.ts_first or 0))
     added = f" ({last.events:,} added)" if log.version > 1 else ""
+    if gone := sum(last.replaced.values()):
+        added = f" ({last.events:,} taken in, {gone:,} of before gone)"
     line(
         (f"{many(info.count, 'event', 'events')}", "bold"), f"{added}, {length}, {size(info.bytes)}, version {info.version}   {took(seconds)}",
         ("      next: ", "dim"), f"timelapse replay {_program(events)} {shlex.quote(str(log.path))}",
@@ -87,9 +89,16 @@ def _print_sums(ingest: IngestEntry, before: Sequence[IngestEntry]) -> None:
     elif ingest.rewritten is not None:
         line(
             ("late      ", "yellow"),
-            f"{many(ingest.late, 'event is', 'events are')} before the log's end as it was: this version has what is late in its place. Its first {ingest.rewritten:,} "
-            "events are where they were; runs over earlier versions stay as they are",
+            f"{many(ingest.late, 'event is', 'events are')} before the log's end as it was: this version has what is late in its place. {_where_they_were(ingest.rewritten)}; runs over earlier versions stay as they are",
         )
+
+
+def _where_they_were(first: int) -> str:
+    if not first:
+        return "All others have other numbers"
+    return (
+        f"Its first {many(first, 'event is', 'events are')} where {'it was' if first == 1 else 'they were'}"
+    )
 
 
 def _print_replaced(ingest: IngestEntry, before: Sequence[IngestEntry]) -> None:

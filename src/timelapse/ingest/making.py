@@ -12,6 +12,7 @@ from uuid import uuid4
 
 import msgspec
 
+from timelapse.display import many
 from timelapse.errors import EventOrderError, IngestError, Place
 from timelapse.ids import DAY
 from timelapse.ingest import drift
@@ -223,7 +224,7 @@ def refuse_early(reports: Sequence[TaskReport], last: int | None) -> None:
     if early:
         first = next(b for r in reports for b in r.first_early)
         raise EventOrderError(
-            f"{early:,} events are not later than the log, which ends at {shown_time(last)}; "
+            f"{many(early, 'event is', 'events are')} not later than the log, which ends at {shown_time(last)}; "
             f"the first is at {shown_time(int(first.reason))}: {first.raw[:100]}",
             place=Place(first.file, first.line, first.type), code="TL408",
             hint='late= (--late) include puts them in their places, in a new version of the log',

@@ -14,6 +14,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from timelapse.display import many
 from timelapse.errors import IngestError, Place, meant
 from timelapse.ingest import lines as text_lines
 from timelapse.ingest import table_files
@@ -296,7 +297,7 @@ def _prepare_tables(
             first += rows
     if unread:
         layouts.append(
-            f"{plan.kind.name}: {unread:,} rows were not read: their files say that they are of other times"
+            f"{plan.kind.name}: {many(unread, 'row was', 'rows were')} not read: files say that they are of other times"
         )
     size = max(1, sum(f.size for f in files) // max(1, len(groups)))
     per_task = max(1, BIN_BYTES // size)

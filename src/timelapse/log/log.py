@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar, overload
 
 import pyarrow as pa
 
+from timelapse.display import many
 from timelapse.errors import LogError, UsageError
 from timelapse.log import manifest as stored
 from timelapse.log.derived import Outputs, write_outputs
@@ -384,7 +385,7 @@ class Log:
 
     def __repr__(self) -> str:
         held = ", ".join(f"{t.name} {t.count:,}" for t in self.manifest.types)
-        fewer = f" without {len(self.left_out):,} events" if self.left_out else ""
+        fewer = f" without {many(len(self.left_out), 'event', 'events')}" if self.left_out else ""
         return f"Log({str(self.path)!r}, version {self.version}: {held or 'no types'}{fewer})"
 
     def plot(self) -> Figure:

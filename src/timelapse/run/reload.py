@@ -110,6 +110,6 @@ def _gone(where: str) -> RunError:
 
 def _another(path: str) -> RunError:
     return RunError(
-        "the log at the run's path is another one than it was", place=Place(path), hint="replay again",
-        code="TL605",
+        "the version of the log that the run was over is not there: it was removed (--expire), or another log is at that path", place=Place(path),
+        hint="the run keeps its results; to verify it or ask why, replay again", code="TL605",
     )  # fmt: skip
