@@ -250,7 +250,7 @@ def test_nobody_asks_for_it_where_it_would_not_be_the_same(tmp_path: Path) -> No
         {"quarantine": True},
         {"allow_impure": True},
     ):
-        found = replay(Plain, more, slices=3, spark=False, **options)  # type: ignore[arg-type]
+        found = replay(Plain, more, slices=3, spark=False, **options)
         assert found.certificate["start_from"] is None, options
     old = replay(Plain, Log.open(log.path, 1), slices=3, spark=False)
     assert old.certificate["start_from"] is None
