@@ -113,6 +113,13 @@ def live(
             help="Put rows aside before the program sees them: 'Message: sender == 512'. May repeat; holds until it is given anew; none: no filter.",
         ),
     ] = None,
+    early: Annotated[
+        str | None,
+        typer.Option(
+            metavar="TIME",
+            help="Every so often show what rows that still wait would put out, marked as early, until their epoch commits.",
+        ),
+    ] = None,
     once: Annotated[bool, typer.Option("--once", help="Process what sources have now, and end.")] = False,
     start_from: Annotated[
         str | None,
@@ -281,7 +288,7 @@ def live(
             sinks=[sink_of(text) for text in to or ()],
             evolve=migration_of(evolve, rename, drop_state, convert), promote=promote, rebuild=rebuild, slice_rows=slice_rows, engine=engine,
             reprocess_from=None if reprocess_from is None else parse_time("--reprocess-from", reprocess_from),
-            filters=[] if filters == ["none"] else filters, standby=standby, correct_every=correct_every, correct_rows=correct_rows,
+            filters=[] if filters == ["none"] else filters, early=early, standby=standby, correct_every=correct_every, correct_rows=correct_rows,
             correct_within=None if correct_within == "any" else correct_within,
             checkpoint=checkpoint, quarantine=quarantine, max_quarantined=max_quarantined, once=once, start_from=None if start_from is None else find_run(start_from), allow_impure=allow_impure, progress=progress,
         )  # fmt: skip

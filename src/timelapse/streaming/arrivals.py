@@ -128,6 +128,10 @@ class Held:
         """The memory that they take, about."""
         return sum(table.nbytes for runs in self._runs.values() for table in runs)
 
+    def all(self) -> Mapping[int, Sequence[pa.Table]]:
+        """What waits, by the number of its type, as it is now."""
+        return {n: list(runs) for n, kind in enumerate(self._types) if (runs := self._runs[kind.name])}
+
     def take(self, complete: int, first_seq: int) -> Taken:
         """Take the rows up to a time, in the order of the journal; they are numbered from `first_seq`."""
         own: dict[int, pa.Table] = {}

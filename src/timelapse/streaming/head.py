@@ -11,7 +11,6 @@ import time
 import uuid
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -77,7 +76,7 @@ class Head:
         self.marks = Marks(rules.lateness)
         self.spread = Spread(place, program, types, slicing, quarantine=rules.quarantine, tell=tell, folder=folder)  # fmt: skip
         """Epochs of many rows are processed by it."""
-        self._held, self.committed = Held(types), Committed()
+        self.held, self.committed = Held(types), Committed()
         self.last: Epoch | None = None
         self._hash = run_hash
         self.recovered = 0
@@ -108,7 +107,7 @@ class Head:
                 self.marks.close(about.complete)
             if about.held:
                 for earlier in chain.epochs(self._place, about.held_from, number):
-                    self._held.recall(earlier, about.complete)
+                    self.held.recall(earlier, about.complete)
         begun = self.run.fingerprint
         if self.last is not None and self.last.last_change:
             begun, self._changed_at = begun_in(chain.read_epoch(self._place, self.last.last_change))
@@ -154,6 +153,10 @@ class Head:
         self.on = running
         self.committed.show(running.opened, self.last)
         self._texts = 2 * running.kernel.text_bytes
+
+    def basis(self) -> Callable[[], Stand]:
+        """What gives where the program stands now (Running.basis). Raises Abandoned."""
+        return self.on.basis(self._program, self._place, self._recovery.base, self.here())
 
     def base(self) -> Stand:
         """Where the program stood before the journal began."""
@@ -203,9 +206,9 @@ class Head:
             except Abandoned:
                 self.last = about
                 self._begin_kernel(compiled=False)
-        self._held.recall(pack, about.complete)
+        self.held.recall(pack, about.complete)
         if about.complete is not None:
-            self._held.take(about.complete, 0)
+            self.held.take(about.complete, 0)
         self.late.follow(pack)
         self.last, self._hash = about, pack.hash
         self.marks.follow(about)
@@ -224,7 +227,7 @@ class Head:
     @property
     def waiting(self) -> tuple[int, int]:
         """How many rows wait until all before them is complete, and the memory they take."""
-        return self._held.rows, self._held.nbytes
+        return self.held.rows, self.held.nbytes
 
     @property
     def partitions(self) -> dict[tuple[int, str], Partition]:
@@ -268,7 +271,7 @@ class Head:
             self.marks.close(complete)
         for name, tables in arrived.items():
             for table in tables:
-                self._held.add(name, table)
+                self.held.add(name, table)
             whole = pa.concat_tables(tables)
             waits = np.asarray(whole.column("ts")) > (INT64_MIN if complete is None else complete)
             sections[f"held/{name}"] = [whole.filter(pa.array(waits))]
@@ -321,12 +324,12 @@ class Head:
         number = 1 if self.last is None else self.last.number + 1
         origin = self._origin
         first_seq = (0 if origin is None else origin.count) if self.last is None else self.last.end_seq
-        taken = Taken({}, 0, 0) if complete is None else self._held.take(complete, first_seq)
+        taken = Taken({}, 0, 0) if complete is None else self.held.take(complete, first_seq)
         begin = (None if origin is None else origin.begin) if self.last is None else self.last.begin
         begin = taken.first if begin is None and taken.rows else begin
         tables = {name: pa.concat_tables(parts) for name, parts in sections.items()}
         tables = {name: table for name, table in tables.items() if table.num_rows}
-        self._held.came(number, tables, complete)
+        self.held.came(number, tables, complete)
         sums = self.on.sums
         if begin is not None and complete is not None:
             emitted = self._process(taken, first_seq, complete)
@@ -356,7 +359,7 @@ class Head:
             fingerprint=self._fingerprint, lateness=self.rules.lateness, late_rows=self.rules.late, complete=complete,
             first_seq=first_seq, rows=rows, streams=self.marks.streams,
             partitions=self.marks.ordered,
-            held=self._held.rows, held_from=self._held.first(number),
+            held=self.held.rows, held_from=self.held.first(number),
             outputs=sums.outputs, schemas=sums.schemas, rejected=sums.rejected, quarantined=sums.quarantined,
             **{
                 "version": 0 if last is None else last.version, "last_correction": 0 if last is None else last.last_correction,
@@ -429,7 +432,7 @@ class Head:
         try:
             emitted = self._in_slices(taken, complete) or self.on.put(taken, complete)
         except Abandoned as why:
-            self._give_up(why)
+            self.give_up(why)
             emitted = self.on.put(taken, complete)
         self.spread.took(time.perf_counter() - began)
         return emitted
@@ -440,8 +443,7 @@ class Head:
         way, on = self.spread.way(taken, self.on.opened, taken_out=taken_out), self.on
         if way is None:
             return None
-        stand = partial(on.stand, self._program, self._place, self._recovery.base, self._here())
-        done = self.spread.run(number, way, stand, on.journal, taken, complete)
+        done = self.spread.run(number, way, self.basis(), on.journal, taken, complete)
         if done is None:
             return None
         self.on = self._recovery.closed(on, done.stand, number)
@@ -449,13 +451,14 @@ class Head:
         self.on.took(self._program, done.emitted, complete)
         return done.emitted
 
-    def _give_up(self, why: Abandoned) -> None:
+    def give_up(self, why: Abandoned) -> None:
+        """Go on without machine code, at the end of the newest epoch."""
         self._tell(f"handlers run as Python from now on: {why.reason}")
         self._begin_kernel(compiled=False)
 
     # --- checkpoints ----------------------------------------------------------------------------------
 
-    def _here(self) -> Checkpoint | None:
+    def here(self) -> Checkpoint | None:
         """A checkpoint of this moment; None where nothing has happened yet."""
         last = self.last
         if last is None or last.complete is None or last.begin is None:
@@ -466,19 +469,16 @@ class Head:
     def checkpoint(self) -> str | None:
         """Write what was done to states since the last checkpoint. Returns its name; None where there is nothing to write, or what
         was done is not committed. Raises OSError and StorageError, after which the next one has what this one lacks."""
-        about = self._here()
+        about = self.here()
         if not self._recovery.restorable or about is None or self.torn:
             return None
         if self.on.checkpoint and not self._place.exists(self.on.checkpoint):
             self._begin_kernel(compiled=True)  # removed while this followed or corrected (collecting.py)
-        if isinstance(self.on.opened, Closed):
-            return self.on.save(self._place, about, None)
         try:
-            changes = self.kernel.changes()
+            return self.on.save(self._place, about)
         except Abandoned as why:
-            self._give_up(why)
-            changes = self.kernel.changes()
-        return self.on.save(self._place, about, changes)
+            self.give_up(why)
+            return self.on.save(self._place, about)
 
     def renew(self) -> bool:
         """After a checkpoint: make the kernel anew where it holds far more texts than it began with. Whether it was."""

@@ -76,7 +76,9 @@ class OpenKernel:
         own = {e.__name__: e for h in self._work.handlers for e in h.events}
         self._read = {name: own.get(name, cls) for name, cls in self._classes.items() if name in columns}
         self._columns = columns
-        self._kernel = self._make(quarantine, folder, set() if gone is None else gone, compiled=compiled)
+        self.gone = set[int]() if gone is None else gone
+        """The events that were taken out, also of those that it runs."""
+        self._kernel = self._make(quarantine, folder, self.gone, compiled=compiled)
 
     @lowered_once()
     def _make(

@@ -17,11 +17,12 @@ import pyarrow as pa
 from timelapse.errors import Place, RunError, SourceError, UsageError
 from timelapse.kinds.base import StateSpec
 from timelapse.log.types import event_types
+from timelapse.model.events import Record
 from timelapse.model.fingerprint import fingerprint
 from timelapse.model.program import Program, as_program, spec_of
 from timelapse.moments import Moment, micros
 from timelapse.progress import Progress, Silent
-from timelapse.run.request import Engine, check_engine
+from timelapse.run.request import Engine
 from timelapse.run.run import Run
 from timelapse.store.scratch import scratch_folder
 from timelapse.streaming import chain
@@ -29,6 +30,7 @@ from timelapse.streaming.choosing import Slicing
 from timelapse.streaming.committed import NotKnown, looked_up
 from timelapse.streaming.correction import refuse_seq
 from timelapse.streaming.declared import Unfit, differences, grown, put_out, types_of, unsafe
+from timelapse.streaming.early import Copies, EarlyResults, refuse_serial
 from timelapse.streaming.evolution import Migration
 from timelapse.streaming.filters import Filter, changed, other, read_filter
 from timelapse.streaming.format import Epoch
@@ -39,6 +41,7 @@ from timelapse.streaming.lease import EVERY
 from timelapse.streaming.loop import Loop, Timing
 from timelapse.streaming.opening import (
     begin_run,
+    check_options,
     event_classes,
     newest_epoch,
     numbered,
@@ -67,7 +70,7 @@ def live(
     trigger: Span = "500ms", trigger_rows: int | None = None, idle: Span | None = "10s", late: Late = "side", ahead: Span | None = "1h",
     not_before: Moment | None = None, checkpoint: Span = "30s", quarantine: bool = False, max_quarantined: int = 1000,
     once: bool = False, correct_every: Span = "10s", correct_rows: int | None = None, correct_within: Span | None = "1d", start_from: Run | str | Path | None = None, sinks: Sequence[Sink] = (), standby: Span | None = None,
-    evolve: bool | Migration = False, reprocess_from: Moment | None = None, promote: str | None = None, rebuild: bool = False, slice_rows: int | None = None, engine: Engine = "auto", filters: Sequence[str] | None = None, allow_impure: bool = False, progress: Progress | None = None,
+    evolve: bool | Migration = False, reprocess_from: Moment | None = None, promote: str | None = None, rebuild: bool = False, slice_rows: int | None = None, engine: Engine = "auto", filters: Sequence[str] | None = None, early: Span | None = None, allow_impure: bool = False, progress: Progress | None = None,
 ) -> Live:  # fmt: skip
     """Run a program on streams. Returns when it has begun; it goes on in the background until it is stopped.
 
@@ -95,6 +98,8 @@ def live(
     `filters`: rows that are put aside as they come, before the program sees them: "Message: sender == 512", and others (None: as the run that is there has
     recorded; (): none). `Live.keep_out` changes it while the run goes on.
 
+    `early`: every so often ("1s") what rows that still wait would put out is computed, on a copy of the program's states: `Live.early`.
+
     Epochs of many rows (a backlog, a load spike) can be processed as time slices, on Spark's executors or all cores, with the same result: where it is foretold
     to be quicker (`slice_rows=None`), from so many rows on, or never (0). `engine`: "auto" takes Spark where there is a session, "spark" starts one, "local" does
     without.
@@ -107,18 +112,10 @@ def live(
     Raises UsageError, RunError (TL943) where another program's run is at `out`, ImpureProgram. What happens later is raised by `Live.wait`.
     """
     given = as_program(program)
-    if late not in ("side", "drop", "correct"):
-        raise UsageError(f"late= (--late) is {late!r}", hint="side, drop or correct", code="TL810")
-    for name, rows in (
-        ("correct_rows= (--correct-rows)", correct_rows),
-        ("trigger_rows= (--trigger-rows)", trigger_rows),
-    ):
-        if rows is not None and rows < 1:
-            raise UsageError(f"{name} is {rows}", hint="give 1 or more", code="TL810")
-    check_engine(engine)
-    if slice_rows is not None and slice_rows < 0:
-        raise UsageError(f"slice_rows= (--slice-rows) is {slice_rows}", hint="0 or more", code="TL810")
+    check_options(late, correct_rows, trigger_rows, slice_rows, engine)
     since = None if reprocess_from is None else micros(reprocess_from, "reprocess_from= (--reprocess-from)")
+    if early is not None:
+        refuse_serial(given)
     if late == "correct":
         refuse_seq(given)
         refuse_sinks(sinks, "corrections of late rows bring", "leave late rows aside (--late side)")
@@ -222,7 +219,13 @@ def live(
             sink.use(place)
     sources = numbered(made, streams_before(place))
     followers = [Follower(sink, place, run.run, heard_by.note) for sink in sinks]
-    loop = Loop(make_head, place, given, sources, timing, heard_by, followers, types=declared)
+    ahead_of_time = None
+    if early is not None:
+        copies = Copies(given, known, quarantine=rules.quarantine, folder=folder)
+        ahead_of_time = EarlyResults(micros_of(early, "early= (--early)") / 1e6, copies, heard_by.note)
+    loop = Loop(
+        make_head, place, given, sources, timing, heard_by, followers, types=declared, early=ahead_of_time
+    )
     if wanted is not None:
         loop.keep_out(other(wanted))
     loop.cleanup = lambda: shutil.rmtree(folder, ignore_errors=True)
@@ -316,6 +319,22 @@ class Live(Reading):
             self.until(holds, timeout)
             return True
         return False
+
+    @property
+    def early_results(self) -> EarlyResults | None:
+        """Where early results are computed; None where that was not asked for."""
+        return self._loop.early
+
+    def early(self, record: type[Record] | str) -> pa.Table:
+        """What rows that wait would put out if no others came, as of the epoch in the column `@early`; then the stored columns.
+
+        They are replaced as a whole again and again, and go away as their times become complete. Raises UsageError where the run was begun without `early`.
+        """
+        if self._loop.early is None:
+            raise UsageError(
+                "the run has no early results", hint="begin it with early= (--early)", code="TL810"
+            )
+        return self._loop.early.shown(record)
 
     @property
     def filters(self) -> list[Filter]:

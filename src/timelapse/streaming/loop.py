@@ -20,6 +20,7 @@ from timelapse.streaming import lease
 from timelapse.streaming.checkpoints import compact
 from timelapse.streaming.collecting import collect
 from timelapse.streaming.correcting import Corrector
+from timelapse.streaming.early import EarlyResults
 from timelapse.streaming.filters import Refiltering
 from timelapse.streaming.format import Epoch
 from timelapse.streaming.head import Head
@@ -45,6 +46,8 @@ _FOLLOW = 0.2
 """Seconds after which a standby looks for further epochs."""
 _BEHIND = 30.0
 """Seconds after which it is said that sources have more than is processed."""
+_EARLY_WAIT = 10.0
+"""Seconds for which a run that ends waits for early results that are being computed: they need its folder."""
 _SINKS_WAIT = 30.0
 """Seconds in which sinks may catch up when a run ends."""
 
@@ -75,11 +78,12 @@ class Loop:
     def __init__(
         self, make_head: Callable[[Callable[[str, float], None]], Head], place: RunPlace, program: Program,
         sources: Sequence[tuple[StreamEntry, LiveSource]], timing: Timing, progress: Progress,
-        sinks: Sequence[Follower] = (), *, types: Sequence[EventType],
+        sinks: Sequence[Follower] = (), *, types: Sequence[EventType], early: EarlyResults | None = None,
     ) -> None:  # fmt: skip
         self._make_head, self._place, self._program = make_head, place, program
         self._kinds = {kind.name: kind for kind in types}
         self._sources, self._timing, self._progress = list(sources), timing, progress
+        self.early = early
         self.followers: list[Callable[[Epoch, Mapping[str, Any]], None]] = []
         self.sinks = list(sinks)
         self.health = Health()
@@ -161,6 +165,8 @@ class Loop:
 
     def _end(self, state: str, problem: str = "") -> None:
         self._corrector.stop()
+        if self.early is not None:
+            self.early.stop(_EARLY_WAIT)
         if state in ("stopped", "ended") and self.health.state != "standby":
             try:
                 self._checkpoint()
@@ -275,6 +281,8 @@ class Loop:
                 self._committed(epoch, batches, epoch.end_seq - before, time.monotonic() - began)
             self._correct(head, ended=ended)
             self._waited()
+            if self.early is not None:
+                self.early.step(head, self.lock)
             if time.monotonic() - self._last_checkpoint > self._timing.checkpoint:
                 self._checkpoint()
             if ended:
@@ -420,6 +428,8 @@ class Loop:
             own = [p for p in epoch.partitions if p.stream == entry.number]
             source.committed(own)
         assert self.head is not None
+        if self.early is not None:
+            self.early.settle(epoch, self.head.sections)
         for sink in self.sinks:
             sink.told(epoch.number)
         for follow in self.followers:

@@ -20,6 +20,7 @@ from timelapse.model.fingerprint import fingerprint
 from timelapse.model.program import Program, spec_of
 from timelapse.run.describe import source_of
 from timelapse.run.parameters import params_text
+from timelapse.run.request import Engine, check_engine
 from timelapse.streaming import chain
 from timelapse.streaming.format import FORMAT, RUN, VERSIONS, Epoch, LiveRun
 from timelapse.streaming.handover import Origin
@@ -29,6 +30,23 @@ from timelapse.streaming.sinks.base import Sink, can_retract
 from timelapse.streaming.sources.base import LiveSource
 from timelapse.streaming.sources.choose import source_of as live_source
 from timelapse.streaming.streams import StreamEntry
+
+
+def check_options(
+    late: str, correct_rows: int | None, trigger_rows: int | None, slice_rows: int | None, engine: Engine
+) -> None:
+    """Raise UsageError for what is no option."""
+    if late not in ("side", "drop", "correct"):
+        raise UsageError(f"late= (--late) is {late!r}", hint="side, drop or correct", code="TL810")
+    for name, rows in (
+        ("correct_rows= (--correct-rows)", correct_rows),
+        ("trigger_rows= (--trigger-rows)", trigger_rows),
+    ):
+        if rows is not None and rows < 1:
+            raise UsageError(f"{name} is {rows}", hint="give 1 or more", code="TL810")
+    check_engine(engine)
+    if slice_rows is not None and slice_rows < 0:
+        raise UsageError(f"slice_rows= (--slice-rows) is {slice_rows}", hint="0 or more", code="TL810")
 
 
 def refuse_impure(program: Program, *, allowed: bool) -> None:

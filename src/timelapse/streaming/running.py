@@ -15,7 +15,7 @@ from timelapse.streaming.declared import Records, refuse_other
 from timelapse.streaming.format import Checkpoint
 from timelapse.streaming.kernel import OpenKernel
 from timelapse.streaming.place import RunPlace
-from timelapse.streaming.stand import Stand
+from timelapse.streaming.stand import Stand, both
 from timelapse.streaming.sums import Emitted, Sums
 from timelapse.streaming.window import JournalEnd
 
@@ -62,7 +62,9 @@ class Running:
     whole: tuple[int, Stand] | None = None
     """Where it stood at the end of an epoch from which it ran, and of which there is no checkpoint: it needs a whole one first."""
     unsaved: list[tuple[Checkpoint, PassResult]] = field(default_factory=list)
-    """Checkpoints that could not be written yet, in order."""
+    """What was done to states since the newest checkpoint, as far as the program was asked: one checkpoint that is not written yet, or none."""
+    parts: list[tuple[PassResult, int]] | None = None
+    """The same since `basis` was asked for, part by part, for who keeps the stand that it gives; None where nobody does."""
 
     earlier: Records = field(default_factory=dict)
     """What versions of the program before this one have put out."""
@@ -92,29 +94,44 @@ class Running:
             refuse_other(program, self.earlier, fields)
         self.sums = self.sums.then(emitted)
 
-    def stand(
+    def basis(
         self, program: Program, place: RunPlace, base: Callable[[], Stand], about: Checkpoint | None
-    ) -> Stand:
-        """Where it stands. `about`: a checkpoint of this moment, which may still be written then; None where nothing has happened. `base`: where the
-        program stood before its first epoch. Raises Abandoned, StorageError (TL931)."""
+    ) -> Callable[[], Stand]:
+        """What gives where it stands now, at any time and in any thread. `about`: a checkpoint of this moment, which may still be written then; None where
+        nothing has happened. `base`: where the program stood before its first epoch. Raises Abandoned; what is given raises StorageError (TL931)."""
         if isinstance(self.opened, Closed):
-            return self.opened.stand
+            stand = self.opened.stand
+            return lambda: stand
         if about is not None:
-            self.unsaved.append((about, self.opened.changes()))
-        if self.whole is not None:
-            _, found = self.whole
-        elif self.checkpoint:
-            found = checkpoints.load(place, self.checkpoint).stand(program, base)
-        else:
-            found = base()
+            self.ask(about)
+        whole, checkpoint = self.whole, self.checkpoint
         parts = [(changes, about.complete) for about, changes in self.unsaved]
-        return found.after(program, parts) if parts else found
 
-    def save(self, place: RunPlace, about: Checkpoint, changes: PassResult | None) -> str:
-        """Write a checkpoint of what was done to states since the last one (None: nothing), and those before it that could not be written.
-        Returns its name."""
-        if changes is not None:
-            self.unsaved.append((about, changes))
+        def make() -> Stand:
+            if whole is not None:
+                _, found = whole
+            elif checkpoint:
+                found = checkpoints.load(place, checkpoint).stand(program, base)
+            else:
+                found = base()
+            return found.after(program, parts) if parts else found
+
+        return make
+
+    def ask(self, about: Checkpoint) -> None:
+        """Ask the program in this process what was done to states: the next checkpoint, which may still be written then, has that. Raises Abandoned."""
+        assert isinstance(self.opened, OpenKernel)
+        changes = self.opened.changes()
+        if self.parts is not None:
+            self.parts.append((changes, about.complete))
+        if self.unsaved:
+            changes = both(self.opened.program, self.unsaved.pop()[1], changes)
+        self.unsaved.append((about, changes))
+
+    def save(self, place: RunPlace, about: Checkpoint) -> str:
+        """Write a checkpoint of this moment. Returns its name. Raises Abandoned, OSError, StorageError, after which the next one has what this one lacks."""
+        if not isinstance(self.opened, Closed):
+            self.ask(about)
         if self.whole is not None:
             (number, stand), (upto, notes) = self.whole, self.noted
             notes = [*notes, *checkpoints.noted(place, upto + 1, number)]
@@ -124,10 +141,10 @@ class Running:
             )  # fmt: skip
             self.checkpoint, _ = checkpoints.write_whole(place, base, stand)
             self.whole, self.changes, self.noted = None, 0, (number, notes)
-        while self.unsaved:
+        if self.unsaved:
             about, changes = self.unsaved[0]
             about = msgspec.structs.replace(about, parent=self.checkpoint)
             self.checkpoint, _ = checkpoints.write_changes(place, about, changes)
             self.changes += 1
-            del self.unsaved[0]
+            self.unsaved.clear()
         return self.checkpoint

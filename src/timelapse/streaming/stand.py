@@ -80,6 +80,22 @@ class Stand:
         return replace(self, seen=tuple(found))
 
 
+def both(program: Program, first: PassResult, second: PassResult) -> PassResult:
+    """What two parts of the journal did, one after the other, as if they were one."""
+    specs = spec_of(program).states
+    effects = {
+        name: merge.together(
+            specs[name], [part.effects[name] for part in (first, second) if name in part.effects]
+        )
+        for name in {**first.effects, **second.effects}
+    }
+    rows = {
+        at: pa.concat_tables([part.rows[at] for part in (first, second) if at in part.rows])
+        for at in {**first.rows, **second.rows}
+    }
+    return PassResult(effects=effects, rows=rows)
+
+
 def _after(spec: StateSpec, states: Mapping[str, pa.Table], effects: Sequence[pa.Table]) -> pa.Table:
     held, some = states.get(spec.name, empty(spec)), [table for table in effects if table.num_rows]
     return merge.fold(spec, held, some) if some else held

@@ -128,6 +128,12 @@ def together_to(spec: StateSpec, changes: Sequence[pa.Table], path: Path, budget
     return True
 
 
+def together(spec: StateSpec, changes: Sequence[pa.Table]) -> pa.Table:
+    """Const effects, at least one, one after the other as one."""
+    found = _last(spec, changes)
+    return _last_by_key(spec, changes) if found is None else found
+
+
 def net_to(
     spec: StateSpec, start: Sequence[pa.Table], changes: Sequence[pa.Table], path: Path, budget: int | None = None,
     *, lasting: bool = False,

@@ -190,7 +190,11 @@ class _App:
         record = request.path_params["record"]
         limit = min(MOST_LISTED, int(request.query_params.get("limit", "100")))
         table, epoch = await run_in_threadpool(self._run.latest, record, limit)
-        return JSONResponse({"record": record, "rows": plain(table.to_pylist()), **_moment(epoch)})
+        found = {"record": record, "rows": plain(table.to_pylist()), **_moment(epoch)}
+        if self._run.early_results is not None:
+            early = self._run.early(record)
+            found["early"] = plain(early.slice(max(0, early.num_rows - limit)).to_pylist()[::-1])
+        return JSONResponse(found)
 
     async def _follow(self, request: Request) -> Response:
         record = request.path_params["record"]
@@ -202,6 +206,7 @@ class _App:
         epoch has its number as id, so who comes again with that misses nothing."""
         last = await run_in_threadpool(lambda: self._run.last)
         at = after if after >= 0 else 0 if last is None else last.number
+        early = None
         while not await request.is_disconnected():
             found = await run_in_threadpool(self._run.published_after, record, at, 50)
             for at, added, retracted in found:
@@ -209,6 +214,9 @@ class _App:
                     yield _event("" if added is not None else f"id: {at}\n", "retract", retracted)
                 if added is not None:
                     yield _event(f"id: {at}\n", "outputs", added)
+            if self._run.early_results is not None and self._run.early_results.now is not early:
+                early = self._run.early_results.now  # all that came before is replaced
+                yield _event("", "early", self._run.early(record))
             if not found:
                 if self._run.health.state in ("ended", "stopped", "failed"):
                     return

@@ -35,6 +35,13 @@ def status(run: Live) -> dict[str, Any]:
         "outrun": health.outrun, "sliced_epochs": run.sliced.epochs, "sliced_rows": run.sliced.rows, "sliced": run.sliced.last, "why_sliced": run.sliced.why,
         "recent": [[c.at, c.rows, c.seconds] for c in recent[-200:]],
     }  # fmt: skip
+    if run.early_results is not None:
+        shown, tally = run.early_results.now, run.early_results.tally
+        found["early"] = {
+            "epoch": shown.epoch, "rows": shown.rows, "until": None if shown.until is None else time_text(shown.until), "problem": shown.problem,
+            "seconds": shown.seconds, "records": {name: table.num_rows for name, table in sorted(shown.tables.items())},
+            "confirmed": tally.confirmed, "retracted": tally.retracted,
+        }  # fmt: skip
     if last is not None:
         names = {s.number: s for s in last.streams}
         found |= {
@@ -130,6 +137,11 @@ def metrics(run: Live) -> str:
         "outputs_total", "counter", "Records put out.",
         [(f'{{record="{_label(n)}"}}', rows) for n, rows in found.get("records", {}).items()],
     )  # fmt: skip
+    if "early" in found:
+        put(
+            "early_total", "counter", "Early results whose times are complete, by what became of them.",
+            [(f'{{became="{what}"}}', found["early"][what]) for what in ("confirmed", "retracted")],
+        )  # fmt: skip
     put("rejected_total", "counter", "Events rejected.", [("", found.get("rejected", 0))])
     put(
         "quarantined_total",
