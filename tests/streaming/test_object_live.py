@@ -187,6 +187,30 @@ def test_a_segment_that_lands_after_its_sender_was_told_otherwise(
     assert run.parity().same
 
 
+def test_what_was_tried_in_vain_is_not_kept(bucket: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """However often it is tried: the segment that lands in the end says by itself what it has."""
+    place = Unsure(live_place(f"{bucket}/live").path)  # type: ignore[arg-type]
+    monkeypatch.setattr("timelapse.streaming.live.live_place", lambda out: place)
+    push, sent = tl.Push(), hits(400)
+    with tl.live(Plain, {Hit: push}, f"{bucket}/live", **FAST) as run:
+        assert push.send(sent[:20]) == 20
+        for part in range(1, 20):
+            place.mode = "later"
+            with pytest.raises(StorageError, match="no answer"):
+                push.send(sent[20 * part : 20 * part + 20], id=f"part {part}")
+        place.mode = ""
+        kept = [value for value in vars(push).values() if isinstance(value, list | dict | tuple)]
+        assert sum(map(len, kept)) < 5
+        place.land()
+        counted = [push.send(sent[20 * part : 20 * part + 20], id=f"part {part}") for part in range(1, 20)]
+        assert sorted(counted) == [0, *[20] * 18]
+        push.close()
+        assert run.wait(30)
+    assert run.parity().same
+    assert run.last is not None
+    assert sum(p.rows for p in run.last.partitions) == 400
+
+
 def test_two_at_once(bucket: str, folder: Path) -> None:
     """Two processes that both think that the run is theirs: one commits, the other stops; nothing is there twice."""
     put(folder / "0.jsonl", lines(hits(50)))
@@ -242,6 +266,40 @@ def test_a_store_that_is_away(
         again.wait(30)
     assert again.digest == run_serial(Plain, hits(100)).digest
     assert sum(given) == 99
+    gate.shut()
+
+
+def test_stopped_while_the_store_is_away(
+    bucket: str, s3: S3Server, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It ends long before the store's patience does, and nothing is lost or half written."""
+    gate = Gate(s3.port)
+    monkeypatch.setenv("AWS_ENDPOINT_URL", gate.url)
+    monkeypatch.setenv("TIMELAPSE_PATIENCE", "3600")
+    out = f"s3://{s3.bucket()}/live"
+    put(folder / "0.jsonl", lines(hits(50)))
+    sink, push = Callback(lambda record, table, epoch: None), tl.Push()
+    streams = {Hit: {"a": folder, "b": push}}
+    run = tl.live(Plain, streams, out, checkpoint="50ms", sinks=[sink], idle="10ms", **FAST)
+    run.until(lambda e: e.end_seq >= 49)
+    gate.shut()
+    waits = push.sending(hits(10, 200), id="x", timeout=5)
+    put(folder / "1.jsonl", lines(hits(50, 50)))
+    end = time.monotonic() + 30
+    while run.health.state != "waiting" and time.monotonic() < end:
+        time.sleep(0.01)
+    run.stop()  # an hour, if it waited as long as it may
+    assert run.health.state == "stopped"
+    with pytest.raises(StorageError):
+        waits.result(30)
+    with pytest.raises(SourceError, match="closed"):
+        push.send(hits(1), timeout=5)
+    gate.open()
+    with tl.live(Plain, {Hit: {"a": folder, "b": (again := tl.Push())}}, out, once=True, **FAST) as run:
+        assert again.send(hits(10, 200), id="x") == 10
+        again.close()
+        run.wait(30)
+    assert run.digest == run_serial(Plain, [*hits(100), *hits(10, 200)]).digest
     gate.shut()
 
 

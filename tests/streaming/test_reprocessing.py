@@ -383,3 +383,14 @@ def test_parity_after_a_change_calls_handlers_for_events_of_the_replay_before(tm
     found = Reading.open(out, Delayed(by=2))
     parity = found.parity()
     assert parity.same, parity.text
+
+
+def test_a_shadow_takes_the_past_from_nobody(tmp_path: Path) -> None:
+    """It is said before anything is made or started."""
+    with pytest.raises(UsageError, match="what the version before has put out stays"):
+        tl.live(Delayed(), {Hit: tl.Push()}, tmp_path / "out", promote="next", reprocess_from=1)
+    with pytest.raises(UsageError, match="exclude each other"):
+        tl.live(Delayed(), {Hit: tl.Push()}, tmp_path / "out", promote="next", evolve=True)
+    with pytest.raises(UsageError, match="belongs to evolve="):
+        tl.live(Delayed(), {Hit: tl.Push()}, tmp_path / "out", reprocess_from=1)
+    assert not list(tmp_path.iterdir())

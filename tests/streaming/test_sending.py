@@ -6,6 +6,7 @@ import json
 import random
 import threading
 import time
+import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -17,8 +18,9 @@ from websockets.exceptions import InvalidStatus
 from websockets.sync.client import ClientConnection, connect
 
 import timelapse as tl
-from tests.streaming.test_live import FAST
+from tests.streaming.test_live import FAST, Hit, Plain, hits
 from tests.streaming.test_serve import Named, Names, rows
+from timelapse.errors import SourceError
 from timelapse.streaming.live import Live
 from timelapse.streaming.serve.app import Server
 from timelapse.streaming.serve.sending import Conversation
@@ -213,3 +215,35 @@ def test_streams_of_what_arrow_does_not_have_are_answered(served: tuple[Live, Se
         socket.send(rows("end", start=90).decode())
         assert answer(socket) == {"message": 401, "counted": 1}
     assert any("not implemented" in text for text in kinds)
+
+
+def test_what_is_sent_while_the_stream_is_closed_is_answered(tmp_path: Path) -> None:
+    """Counted or refused, and at once: rows could wait behind the last ones that were written."""
+    for _ in range(20):
+        push = tl.Push()
+        with tl.live(Plain, {Hit: push}, tmp_path / uuid.uuid4().hex, **FAST) as run:
+            counted: list[int] = []
+            refused: list[Any] = []
+
+            def send(
+                push: tl.Push = push, counted: list[int] = counted, refused: list[Any] = refused
+            ) -> None:
+                for n in range(10_000):
+                    try:
+                        counted.append(push.send(hits(1, n), timeout=20))
+                    except SourceError as error:
+                        refused.append(error)
+                        return
+
+            threads = [threading.Thread(target=send) for _ in range(4)]
+            for thread in threads:
+                thread.start()
+            while not counted:
+                time.sleep(0)
+            push.close()
+            for thread in threads:
+                thread.join()
+            assert len(refused) == 4
+            assert run.wait(30)
+            assert run.last is not None
+            assert sum(p.rows + p.late for p in run.last.partitions) >= sum(counted)

@@ -6,7 +6,7 @@ import os
 import random
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 
@@ -34,6 +34,27 @@ def at_most(seconds: float) -> Iterator[None]:
         _brief.reset(before)
 
 
+_stopped: ContextVar[Callable[[], bool] | None] = ContextVar("stopped", default=None)
+_LOOK = 0.1
+_LAST = 1.0
+"""Seconds for which a store is asked at most once nobody wants to wait any more."""
+
+
+@contextmanager
+def while_not(stopped: Callable[[], bool]) -> Iterator[None]:
+    """In the block a store that is away is hardly asked again once this says so: who asks is to end."""
+    before = _stopped.set(stopped)
+    try:
+        yield
+    finally:
+        _stopped.reset(before)
+
+
+def _is_over() -> bool:
+    stopped = _stopped.get()
+    return stopped is not None and stopped()
+
+
 class Patience:
     """Pauses between tries, each twice as long as the one before, up to five seconds, with jitter."""
 
@@ -51,7 +72,7 @@ class Patience:
         """Pause. Raises StorageError (TL935) where it was asked for long enough."""
         now = time.monotonic()
         self._began = now if self._began is None else self._began
-        most = patience()
+        most = min(patience(), _LAST) if _is_over() else patience()
         if now - self._began >= most:
             raise StorageError(
                 f"the store does not answer, for {most:g} s: {why}", place=Where(self._what), code=AWAY,
@@ -63,7 +84,10 @@ class Patience:
             print("".join(c if c.isprintable() else "?" for c in said), file=sys.stderr)
         pause = min(_MOST, _FIRST * 2.0**self._tries) * random.uniform(0.5, 1.0)  # not secret
         self._tries += 1
-        time.sleep(max(0.0, min(pause, self._began + most - now)))
+        end = now + min(pause, self._began + most - now)
+        over = _is_over()
+        while (left := end - time.monotonic()) > 0 and (over or not _is_over()):
+            time.sleep(min(left, _LOOK))
 
 
 def patience() -> float:

@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 
+from timelapse.store.waiting import while_not
 from timelapse.streaming.correction import Plan, Prepared
 from timelapse.streaming.format import Epoch
 from timelapse.streaming.head import Head
@@ -97,6 +98,7 @@ class Corrector:
             began = time.monotonic()
 
         try:
-            self._prepared, self._error = head.prepare(plan, go_on), None
+            with while_not(self._over.is_set):
+                self._prepared, self._error = head.prepare(plan, go_on), None
         except BaseException as error:
             self._error = error

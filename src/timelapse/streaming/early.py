@@ -31,6 +31,7 @@ from timelapse.streaming.format import Epoch
 from timelapse.streaming.head import Head
 from timelapse.streaming.kernel import OpenKernel, is_restorable
 from timelapse.streaming.running import Running
+from timelapse.streaming.spans import Span, micros_of
 from timelapse.streaming.stand import Stand
 from timelapse.streaming.sums import Emitted
 from timelapse.streaming.versions import common
@@ -38,6 +39,7 @@ from timelapse.streaming.window import JournalEnd
 
 MARK = "@early"
 """The column of early outputs that has the epoch behind whose end they were computed."""
+_LAST = 10.0
 SHARE = 0.25
 """Of the time at most that early results are computed."""
 
@@ -66,13 +68,15 @@ class Early:
         )  # fmt: skip
 
 
-def refuse_serial(program: Program) -> None:
-    """Raise UsageError for a program of which there is no copy."""
+def checked_every(program: Program, early: Span) -> float:
+    """The seconds between two computations. Raises UsageError for what is no length of time, and for a program of which there is no copy."""
+    every = micros_of(early, "early= (--early)") / 1e6
     if not is_restorable(program):
         raise UsageError(
             f"{spec_of(program).name} runs as the serial loop, and has no early results", code="TL810",
             hint="leave early= (--early) out; `timelapse explain` shows what makes it so",
         )  # fmt: skip
+    return every
 
 
 class Copies:
@@ -238,10 +242,10 @@ class EarlyResults:
         )
         self._thread.start()
 
-    def stop(self, timeout: float) -> None:
-        """Wait until none is being computed, for so long at most: nothing of it is written anywhere."""
+    def stop(self) -> None:
+        """Wait until none is being computed, which needs the run's folder; for some seconds at most."""
         if self._thread is not None:
-            self._thread.join(timeout)
+            self._thread.join(_LAST)
 
     def _compute(self, compute: Callable[[], Early]) -> None:
         began = time.monotonic()

@@ -30,7 +30,7 @@ from timelapse.streaming.choosing import Slicing
 from timelapse.streaming.committed import NotKnown, looked_up
 from timelapse.streaming.correction import refuse_seq
 from timelapse.streaming.declared import Unfit, differences, grown, put_out, types_of, unsafe
-from timelapse.streaming.early import Copies, EarlyResults, refuse_serial
+from timelapse.streaming.early import Copies, EarlyResults, checked_every
 from timelapse.streaming.evolution import Migration
 from timelapse.streaming.filters import Filter, changed, other, read_filter
 from timelapse.streaming.format import Epoch
@@ -41,6 +41,7 @@ from timelapse.streaming.lease import EVERY
 from timelapse.streaming.loop import Loop, Timing
 from timelapse.streaming.opening import (
     begin_run,
+    check_change,
     check_options,
     event_classes,
     newest_epoch,
@@ -113,9 +114,9 @@ def live(
     """
     given = as_program(program)
     check_options(late, correct_rows, trigger_rows, slice_rows, engine)
+    check_change(evolve=bool(evolve), promote=promote, again=reprocess_from is not None)
     since = None if reprocess_from is None else micros(reprocess_from, "reprocess_from= (--reprocess-from)")
-    if early is not None:
-        refuse_serial(given)
+    every = 0.0 if early is None else checked_every(given, early)
     if late == "correct":
         refuse_seq(given)
         refuse_sinks(sinks, "corrections of late rows bring", "leave late rows aside (--late side)")
@@ -219,13 +220,9 @@ def live(
             sink.use(place)
     sources = numbered(made, streams_before(place))
     followers = [Follower(sink, place, run.run, heard_by.note) for sink in sinks]
-    ahead_of_time = None
-    if early is not None:
-        copies = Copies(given, known, quarantine=rules.quarantine, folder=folder)
-        ahead_of_time = EarlyResults(micros_of(early, "early= (--early)") / 1e6, copies, heard_by.note)
-    loop = Loop(
-        make_head, place, given, sources, timing, heard_by, followers, types=declared, early=ahead_of_time
-    )
+    copies = Copies(given, known, quarantine=rules.quarantine, folder=folder)
+    shown = None if early is None else EarlyResults(every, copies, heard_by.note)
+    loop = Loop(make_head, place, given, sources, timing, heard_by, followers, types=declared, early=shown)
     if wanted is not None:
         loop.keep_out(other(wanted))
     loop.cleanup = lambda: shutil.rmtree(folder, ignore_errors=True)

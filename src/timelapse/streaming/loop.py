@@ -15,7 +15,7 @@ from timelapse.errors import StorageError, TimelapseError
 from timelapse.log.types import EventType
 from timelapse.model.program import Program
 from timelapse.progress import Progress
-from timelapse.store.waiting import AWAY
+from timelapse.store.waiting import AWAY, while_not
 from timelapse.streaming import lease
 from timelapse.streaming.checkpoints import compact
 from timelapse.streaming.collecting import collect
@@ -46,8 +46,6 @@ _FOLLOW = 0.2
 """Seconds after which a standby looks for further epochs."""
 _BEHIND = 30.0
 """Seconds after which it is said that sources have more than is processed."""
-_EARLY_WAIT = 10.0
-"""Seconds for which a run that ends waits for early results that are being computed: they need its folder."""
 _SINKS_WAIT = 30.0
 """Seconds in which sinks may catch up when a run ends."""
 
@@ -117,6 +115,8 @@ class Loop:
         self._stop.set()
         self._wake.set()
         self._resumed.set()
+        for _, source in self._sources:
+            source.hasten()
 
     def keep_out(self, change: Refiltering) -> None:
         """Have the next epoch, and those after it, put aside rows that one of other filters fits: what `change` makes of those that hold."""
@@ -147,16 +147,22 @@ class Loop:
     # --- the thread -----------------------------------------------------------------------------------
 
     def _run(self) -> None:
+        with while_not(self._stop.is_set):
+            self._run_until_stopped()
+
+    def _run_until_stopped(self) -> None:
         try:
             self._open()
             self._go()
         except Stopped:
             self._end("stopped")
         except BaseException as error:
-            self.error = error
-            self._end("failed", str(error))
+            gave_up = self._stop.is_set() and isinstance(error, StorageError) and error.code == AWAY
+            self.error = None if gave_up else error
+            self._end("stopped" if gave_up else "failed", str(error))
         finally:
             for _, source in self._sources:
+                source.hasten()
                 try:
                     source.close()
                 except Exception as error:
@@ -166,7 +172,7 @@ class Loop:
     def _end(self, state: str, problem: str = "") -> None:
         self._corrector.stop()
         if self.early is not None:
-            self.early.stop(_EARLY_WAIT)
+            self.early.stop()
         if state in ("stopped", "ended") and self.health.state != "standby":
             try:
                 self._checkpoint()
@@ -466,9 +472,11 @@ class Loop:
     def _compact(self, name: str) -> None:
         try:
             assert self.head is not None
-            compact(self._place, self._program, self.head.base)
-            self.head.whole_at(name)
-            collect(self._place, corrected=self.head.rules.late == "correct", horizon=self.head.rules.horizon)
+            with while_not(self._stop.is_set):
+                compact(self._place, self._program, self.head.base)
+                self.head.whole_at(name)
+                rules = self.head.rules
+                collect(self._place, corrected=rules.late == "correct", horizon=rules.horizon)
         except (OSError, StorageError) as error:
             self._progress.note(f"checkpoints were not put together: {error}")
 

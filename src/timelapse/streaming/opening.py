@@ -49,6 +49,27 @@ def check_options(
         raise UsageError(f"slice_rows= (--slice-rows) is {slice_rows}", hint="0 or more", code="TL810")
 
 
+def check_change(*, evolve: bool, promote: str | None, again: bool) -> None:
+    """Raise UsageError for ways to change a program that exclude each other. `again`: the past is to be processed again."""
+    if promote is not None and again:
+        raise UsageError(
+            "promote= (--promote) and reprocess_from= (--reprocess-from) exclude each other: what the version before has put out stays where a shadow is promoted",
+            hint="give evolve= (--evolve) with reprocess_from= instead of promote=", code="TL810",
+        )  # fmt: skip
+    if promote is not None and evolve:
+        raise UsageError(
+            "evolve= (--evolve) and promote= (--promote) exclude each other",
+            hint="a shadow has its own states",
+            code="TL810",
+        )
+    if again and not evolve:
+        raise UsageError(
+            "reprocess_from= (--reprocess-from) belongs to evolve= (--evolve)",
+            hint="it says from which time on the next version takes the place of the one before",
+            code="TL810",
+        )
+
+
 def refuse_impure(program: Program, *, allowed: bool) -> None:
     bad = [d for d in analyse(program).diagnostics if d.severity is Severity.ERROR]
     if bad and not allowed:

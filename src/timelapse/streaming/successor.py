@@ -7,7 +7,6 @@ from collections.abc import Callable, Mapping, Sequence
 
 import pyarrow as pa
 
-from timelapse.errors import UsageError
 from timelapse.log.types import EventType
 from timelapse.model.fingerprint import fingerprint
 from timelapse.model.program import Program, as_program, spec_of
@@ -37,18 +36,6 @@ def successor(
     `types`: the run's event types; `then`: from here on; `given`: as the program declares them. `since`: what it puts out from this time on
     takes the place of what was put out; failing events are taken out of that as `quarantine` says.
     """
-    if promote is not None and evolve:
-        raise UsageError(
-            "evolve= (--evolve) and promote= (--promote) exclude each other",
-            hint="a shadow has its own states",
-            code="TL810",
-        )
-    if since is not None and not evolve:
-        raise UsageError(
-            "reprocess_from= (--reprocess-from) belongs to evolve= (--evolve)",
-            hint="it says from which time on the next version takes the place of the one before",
-            code="TL810",
-        )
     if promote is None and not evolve:
         return None
     kept: dict[str, Shadow] = {}

@@ -15,7 +15,7 @@ from typing import Protocol
 import pyarrow as pa
 
 from timelapse.errors import Place, StorageError, TimelapseError
-from timelapse.store.waiting import AWAY
+from timelapse.store.waiting import AWAY, while_not
 from timelapse.streaming import chain
 from timelapse.streaming.declared import joined
 from timelapse.streaming.format import Epoch
@@ -99,6 +99,10 @@ class Follower:
         return not self.thread.is_alive()
 
     def _go(self) -> None:
+        with while_not(lambda: self._ending):
+            self._go_on()
+
+    def _go_on(self) -> None:
         try:
             self._again(lambda: self.sink.open(self._run))
             self._again(lambda: self.told(chain.newest(self._place)))

@@ -74,6 +74,10 @@ class LiveSource(Protocol):
     def committed(self, partitions: Sequence[Partition]) -> None:
         """Rows up to these positions are durable here."""
 
+    def hasten(self) -> None:
+        """The run is to end: what still waits for a store that is away need not wait long. Any thread may call it."""
+        return
+
     def close(self) -> None: ...
 
 

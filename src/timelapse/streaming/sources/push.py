@@ -12,6 +12,7 @@ import time
 import uuid
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Future
+from contextlib import suppress
 from dataclasses import dataclass, replace
 
 import msgspec
@@ -25,6 +26,7 @@ from timelapse.ingest.source import Source
 from timelapse.log.segment import table_of
 from timelapse.log.types import EventType
 from timelapse.model.events import Event
+from timelapse.store.waiting import while_not
 from timelapse.streaming.pack import Pack, packed
 from timelapse.streaming.place import LivePlace
 from timelapse.streaming.rows import Batch
@@ -76,7 +78,7 @@ class Push(LiveSource):
         self._layout = Source("") if layout is None else layout
         self._queue: queue.Queue[_Sent | None] = queue.Queue(10_000)
         self._ready = threading.Event()
-        self._closed = threading.Event()
+        self._closed, self._over, self._hurry = (threading.Event() for _ in range(3))
         self._failure: BaseException | None = None
         self._ids: dict[str, int] = {}
         self._thread: threading.Thread | None = None
@@ -85,8 +87,6 @@ class Push(LiveSource):
         self._rows = 0
         self._lock = threading.Lock()
         self._writer = uuid.uuid4().hex
-        self._doubtful: list[tuple[bytes, list[tuple[str, int]], pa.Table]] = []
-        """Segments of the next number for which a store had no answer: one of them may come to be there yet."""
         self._held: dict[int, tuple[int, pa.Table]] = {}
         """Segments that were just written, and need not be read again: the number of the first row, and all."""
 
@@ -112,7 +112,7 @@ class Push(LiveSource):
         if not self._ready.wait(timeout):
             raise TimeoutError("the live run that is to read this stream was not started")
         if self._closed.is_set():
-            raise SourceError("the stream was closed", hint="open another one", code="TL945")
+            raise _closed()
         if self._failure is not None:
             raise SourceError(
                 f"the stream takes no more rows: {self._failure}", code="TL945"
@@ -124,7 +124,16 @@ class Push(LiveSource):
             self._queue.put(sent, timeout=timeout)
         except queue.Full:
             raise TimeoutError("too much was sent that is not written yet") from None
+        if self._over.is_set():  # it was closed meanwhile
+            self._refuse_rest()
         return sent.done
+
+    def _refuse_rest(self) -> None:
+        """Tell senders whose rows nobody writes any more."""
+        with suppress(queue.Empty):
+            while True:
+                if (sent := self._queue.get_nowait()) is not None:
+                    sent.done.set_exception(_closed())
 
     def _table(self, rows: Iterable[Event]) -> pa.Table:
         events = list(rows)
@@ -179,6 +188,12 @@ class Push(LiveSource):
     # --- writing segments -----------------------------------------------------------------------------
 
     def _write_all(self) -> None:
+        with while_not(self._hurry.is_set):
+            self._write_until_closed()
+        self._over.set()
+        self._refuse_rest()
+
+    def _write_until_closed(self) -> None:
         while True:
             first = self._queue.get()
             if first is None:
@@ -247,18 +262,19 @@ class Push(LiveSource):
         try:
             self._place.create(name, data)
         except (OSError, StorageError):  # it may have landed all the same
-            tried, self._doubtful = self._doubtful, [*self._doubtful, (data, ids, table)]
             try:
                 there = self._place.read(name)
             except FileNotFoundError:
                 there = None
             if there is None:
                 raise
-            for earlier, own_ids, rows in tried:
-                if there == earlier:
-                    self._take(rows, own_ids)
-                    raise _Landed from None
-            if there != data:
+            pack = None if there == data else Pack(name, there, _Segment, "restore it from a copy")
+            if (
+                pack is not None and pack.about.writer == self._writer
+            ):  # one of those before, whose senders were told that it is not known
+                self._take(pack.table("rows"), pack.about.ids)
+                raise _Landed from None
+            if pack is not None:
                 raise SourceError(
                     "another process writes to this stream", place=Place(name), code="TL941",
                     hint="one process runs a live run at a time",
@@ -267,7 +283,6 @@ class Push(LiveSource):
 
     def _take(self, table: pa.Table, ids: Iterable[tuple[str, int]]) -> None:
         """The segment of the next number is there."""
-        self._doubtful = []
         with self._lock:
             self._held[self._next_write] = self._rows, table
             self._next_write += 1
@@ -367,5 +382,12 @@ class Push(LiveSource):
         done = self._closed.is_set() and (self._thread is None or not self._thread.is_alive())
         return done and self.at_end(ONE)
 
+    def hasten(self) -> None:
+        self._hurry.set()
+
     def committed(self, partitions: Sequence[Partition]) -> None:
         """Segments stay: they are what was received."""
+
+
+def _closed() -> SourceError:
+    return SourceError("the stream was closed", hint="open another one", code="TL945")
