@@ -26,7 +26,7 @@ APP_HELP = """Replay a log of events through a stateful Python program: exactly,
 A first look: [bold]timelapse demo[/bold]
 
 Programs are named FILE:Class (rules.py:Antispam), runs by their directory, @3 or @last.
-Exit codes: 0 fine, 1 different (verify, diff), 2 trouble, 3 a condition of diff --fail-if holds, 130 interrupted.
+Exit codes: 0 fine, 1 different (verify, diff), 2 trouble, 3 a condition of diff --fail-if holds, 130 interrupted, 141 the reader of an answer went away (diff | head).
 """
 
 
