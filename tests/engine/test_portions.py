@@ -144,7 +144,7 @@ class Counted(tl.Program):
 
 
 def test_what_fits_is_one_portion(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The first slice has all of the budget: nothing is carried on or merged. It was run in three portions."""
+    """A task's first slice has all of the budget: nothing is carried on or merged. It was run in three portions."""
     monkeypatch.setenv("TIMELAPSE_KERNEL", "native")
     sizes = small(monkeypatch, 1)
     work = make_plan(analyse(Counted), cores=1, compiled=lambda work, final: True).last
@@ -156,6 +156,23 @@ def test_what_fits_is_one_portion(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setenv(machine.MEMORY, str(memory))
         found = replay(Counted, PAID, slices=1, spark=False, strategy="chain", cache=False)
         assert (found.digest, sizes) == (whole.digest, portion)
+
+
+def test_what_fits_nearly_is_one_portion_where_nobody_set_a_budget(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A later slice too: its start states are in files."""
+    monkeypatch.setenv("TIMELAPSE_KERNEL", "native")
+    work = make_plan(analyse(Counted), cores=1, compiled=lambda work, final: True).last
+    for first in (0, 1):
+        own = event_bytes(as_program(Counted), work, mapped=first > 0)
+        assert own is not None
+        job = Job(Counted(), (work,), None, (0, 1), Path(), Path())  # type: ignore[arg-type]
+        for careful, most in ((True, 4000), (False, 5000)):
+            own_job = changed(job, careful=careful)
+            made = [portions.Portions(own_job, work, 4000, 4000 * own, first=first) for _ in range(3)]
+            assert made[0].size(most) == most
+            assert made[1].size(most + 1) < most + 1
+            made[2].size(1)
+            assert made[2].size(most) < most  # the next slice: states are carried on to it
 
 
 def test_a_task_that_is_alone_has_the_machines_memory(monkeypatch: pytest.MonkeyPatch) -> None:

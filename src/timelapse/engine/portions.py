@@ -53,7 +53,10 @@ compare it with, and as an effect."""
 ROW_BYTES = 400
 """What it may take for what it puts out."""
 _ROOM = 2
-"""Where nothing else is to be held a slice may take all of the budget, as `least_slices` counts on. Else this part of the budget is for what a portion adds; the rest for states that are carried on, and for merging."""
+"""A task's first slice may take all of the budget in one go, as `least_slices` counts on. Else this part of the budget is for what a portion adds; the rest for states that are carried on, and for merging."""
+_LARGER = 1.25
+"""Where nobody has set the budget, which is then half of the machine's memory, the first slice may be so many times larger: portions cost
+more than that, and few logs have new keys in every event."""
 _TRIED = 8
 """Where nobody knows what an event takes, the first portion has so many times fewer events than would fit if it were as usual."""
 _GROWS = 2
@@ -77,10 +80,10 @@ class Portions:
     """
 
     def __init__(
-        self, job: Job, work: PassProgram, events: int, memory: int, *, part: float = 1.0, empty: bool = False
+        self, job: Job, work: PassProgram, events: int, memory: int, *, part: float = 1.0, first: int = 0
     ) -> None:
-        """`events`: those of the pass in this process. `part`: of a slice's events so many are the task's own. `empty`: the first slice
-        starts from no states: none is carried on or merged."""
+        """`events`: those of the pass in this process. `part`: of a slice's events so many are the task's own. `first`: the task's
+        first slice. No states are carried on to it, and none are merged if it runs in one go."""
         self._room = memory // _ROOM
         self._python = python_bytes(len(spec_of(job.program).states))
         each = None
@@ -89,10 +92,10 @@ class Portions:
         self._sure = each is not None and _is_bounded(job.program, work)
         self._each = part * max(1, each or self._python)
         self._whole = 0
-        """So many events fit into the first slice in one go."""
-        if empty and self._sure:
-            own = event_bytes(job.program, work, mapped=False) or self._each
-            self._whole = int(memory / (part * max(1, own)))
+        """So many events are in the first slice at most if it runs in one go."""
+        if self._sure:
+            own = event_bytes(job.program, work, mapped=first > 0) or self._each
+            self._whole = int(memory * (1 if job.careful else _LARGER) / (part * max(1, own)))
         self._last = 0
         self._careful = job.careful
 

@@ -278,7 +278,7 @@ def _run_slices(
     whole = kernel_of is not None or job.aside is not None or spill is None or bool(work.delta)
     portions = None
     if not whole:
-        portions = Portions(job, work, share, memory, part=1 / task.parts, empty=task.first == 0)
+        portions = Portions(job, work, share, memory, part=1 / task.parts, first=task.first)
     spans = [s for s in job.spans if task.first <= s[0] <= task.last]
     if final:
         spans = [(slice_id, slice_id) for slice_id in range(task.first, task.last + 1)]
