@@ -14,6 +14,7 @@ from tests.streaming.test_live import FAST, Hit, Plain, hits, lines, put
 from timelapse.run import run_serial
 from timelapse.streaming.format import EPOCHS
 from timelapse.streaming.place import LocalPlace
+from timelapse.streaming.spread import Spread
 
 
 @pytest.mark.parametrize("rows", [None, 1], ids=["kernel", "slices"])
@@ -66,3 +67,20 @@ def test_a_session_whose_jvm_is_gone_ends_no_run(tmp_path: Path, monkeypatch: py
         assert run.wait(30)
     assert run.digest == run_serial(Plain, hits(50)).digest
     assert "Connection refused" in run.sliced.why
+
+
+def test_a_jvm_that_dies_among_slices_ends_no_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is asked of it then fails with an error of py4j's own."""
+    from py4j.protocol import Py4JError
+
+    def dies(*_: Any) -> None:
+        raise Py4JError("An error occurred while calling o41.sc")
+
+    monkeypatch.setenv("TIMELAPSE_KERNEL", "interpreted")
+    monkeypatch.setattr(Spread, "_run", dies)
+    (tmp_path / "hits").mkdir()
+    put(tmp_path / "hits" / "0.jsonl", lines(hits(50)))
+    with tl.live(Plain, {Hit: tmp_path / "hits"}, tmp_path / "out", once=True, slice_rows=1, **FAST) as run:
+        assert run.wait(30)
+    assert run.digest == run_serial(Plain, hits(50)).digest
+    assert "o41.sc" in run.sliced.why

@@ -54,7 +54,7 @@ def check_change(*, evolve: bool, promote: str | None, again: bool) -> None:
     if promote is not None and again:
         raise UsageError(
             "promote= (--promote) and reprocess_from= (--reprocess-from) exclude each other: what the version before has put out stays where a shadow is promoted",
-            hint="give evolve= (--evolve) with reprocess_from= instead of promote=", code="TL810",
+            hint="leave promote= (--promote) out, and give evolve= (--evolve) with reprocess_from= (--reprocess-from)", code="TL810",
         )  # fmt: skip
     if promote is not None and evolve:
         raise UsageError(

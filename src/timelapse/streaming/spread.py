@@ -36,6 +36,7 @@ from timelapse.engine.outcome import Outcome
 from timelapse.engine.results import read_quarantined
 from timelapse.env.garbage import collected_rarely
 from timelapse.env.machine import memory_setting
+from timelapse.env.spark_failures import is_sparks
 from timelapse.errors import HandlerError, TimelapseError, TooManyQuarantined
 from timelapse.kernels.base import REJECTED_SCHEMA, PassResult
 from timelapse.kernels.lowered import lowered_once
@@ -156,7 +157,9 @@ class Spread:
             done = self._run(folder, way, stand(), journal, taken, complete)
         except (HandlerError, TooManyQuarantined):
             return None  # the open kernel meets it too
-        except (TimelapseError, OSError) as error:
+        except Exception as error:
+            if not (isinstance(error, TimelapseError | OSError) or is_sparks(error)):
+                raise
             self._choosing.failed()
             self.told.last, self.told.why = (
                 False,
