@@ -68,3 +68,38 @@ def test_rows_of_other_times_are_not_said_to_be_missing(tmp_path: Path) -> None:
     refused = cli("ingest", tmp_path / "log.toml", tmp_path / "other")
     assert "no time lies between since= 2025-01-02" in refused.err
     assert not (tmp_path / "other").exists()
+
+
+def test_late_rows_and_files_that_are_taken_in_again_are_counted(tmp_path: Path) -> None:
+    """One event is one event; what a corrected file brings is not said to be added; a version that was removed is called that."""
+    (tmp_path / "rules.py").write_text(RULES)
+    (tmp_path / "a.csv").write_text("ts,a\n2025-01-01T00:00:00Z,1\n2025-01-02T00:00:00Z,2\n")
+    (tmp_path / "b.csv").write_text("ts,a\n2025-01-01T12:00:00Z,3\n")
+    (tmp_path / "c.csv").write_text("ts,a\n2024-01-01T12:00:00Z,3\n")
+    rules, log = tmp_path / "rules.py", tmp_path / "log"
+    assert cli("ingest", rules, log, f"Pay={tmp_path / 'a.csv'}").code == 0
+    refused = cli("ingest", rules, log, f"Pay={tmp_path / 'b.csv'}", "--append", "--late", "refuse")
+    assert "1 event is not later than the log" in refused.err
+    said = cli("ingest", rules, log, f"Pay={tmp_path / 'b.csv'}", "--append").out
+    assert "Its first event is where it was; runs over earlier versions stay as they are" in said
+    assert "3 events (1 added)" in said
+    assert (
+        "All others have other numbers"
+        in cli("ingest", rules, log, f"Pay={tmp_path / 'c.csv'}", "--append").out
+    )
+    assert (
+        cli("replay", f"{rules}:Rules", log, "--out", tmp_path / "run", "--no-cache", "--slices", "2").code
+        == 0
+    )
+    (tmp_path / "log.toml").write_text(
+        'events = "rules.py"\nlog = "log2"\n[[source]]\ntype = "Pay"\nfiles = "a.csv"\nts = "ts"\n'
+    )
+    assert cli("ingest", tmp_path / "log.toml").code == 0
+    (tmp_path / "a.csv").write_text("ts,a\n2025-01-01T00:00:00Z,9\n")
+    assert "1 event (1 taken in, 2 of before gone)" in cli("ingest", tmp_path / "log.toml").out
+    assert "version 2, 1 event\n" in cli("ingest", tmp_path / "log.toml").out
+    assert cli("log", log, "--forget", "a == 3").code == 0
+    assert cli("log", log, "--expire", "0d").code == 0
+    gone = cli("verify", tmp_path / "run")
+    assert gone.code == 2
+    assert "not there: it was removed" in " ".join(gone.err.split())

@@ -97,7 +97,7 @@ def _where_they_were(first: int) -> str:
     if not first:
         return "All others have other numbers"
     return (
-        f"Its first {many(first, 'event is', 'events are')} where {'it was' if first == 1 else 'they were'}"
+        "Its first event is where it was" if first == 1 else f"Its first {first:,} events are where they were"
     )
 
 

@@ -110,6 +110,6 @@ def _gone(where: str) -> RunError:
 
 def _another(path: str) -> RunError:
     return RunError(
-        "the version of the log that the run was over is not there: it was removed (--expire), or another log is at that path", place=Place(path),
+        "the version of the log that the run was over is not there: it was removed, as Log.expire (--expire) does, or another log is at that path", place=Place(path),
         hint="the run keeps its results; to verify it or ask why, replay again", code="TL605",
     )  # fmt: skip
