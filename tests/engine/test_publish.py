@@ -13,7 +13,7 @@ import pytest
 
 from tests.engine.programs import A, B, Chained
 from timelapse.engine.publish import PartialRun
-from timelapse.errors import Cancelled, HandlerError, ReplayError
+from timelapse.errors import Cancelled, HandlerError, ReplayError, SetupError
 from timelapse.log import MemoryLog
 from timelapse.run import Run, replay
 
@@ -131,3 +131,12 @@ def test_ctrl_c_anywhere_cancels(monkeypatch: pytest.MonkeyPatch, tmp_path: Path
     with pytest.raises(Cancelled, match="nothing was published"):
         replay(Chained, MemoryLog([A(k=1, v=1, s="", ts=1)], [A, B]), tmp_path / "run", spark=False)
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("below", ["file/run", "file/a/b/run"])
+def test_a_file_where_a_folder_would_be_is_named(tmp_path: Path, below: str) -> None:
+    (tmp_path / "file").touch()
+    with pytest.raises(SetupError) as raised:
+        PartialRun(tmp_path / below)
+    assert str(raised.value).splitlines()[0].endswith(f"{tmp_path / 'file'} is no folder")
+    assert [path.name for path in tmp_path.iterdir()] == ["file"]

@@ -54,6 +54,10 @@ class PartialRun:
             raise
 
     def _refused(self, why: str) -> SetupError:
+        above = [] if isinstance(self.out, RemotePath) else self.out.parents
+        there = next((path for path in above if path.exists()), None)
+        if there is not None and not there.is_dir():
+            why = f"{there} is no folder"
         return SetupError(
             f"the run cannot be written: {why}", place=Place(str(self.out)),
             hint="choose another directory with --out", code="TL710",
