@@ -347,7 +347,7 @@ def test_columns_in_memory_are_what_the_log_gives(tmp_path: Path) -> None:
     few.add(few.light(wanted))
     seqs = np.asarray([3, 7, 8, 9, 250, 499], np.int64)
     for kinds, fields in ((("Told", "Named"), {"Told": ["who"], "Named": ["text"]}), (("Told",), wanted)):
-        rest = thin.Thinned(log.reader, seqs, few, frozenset(kinds), {}, ())
+        rest = thin.Thinned(log.reader, seqs, few, frozenset(kinds), {}, (), {})
         found = [row for c in rest.chunks(0, 500, fields) for row in _rows_of(c)]
         assert found == [
             row for seq in seqs.tolist()

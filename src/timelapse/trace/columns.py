@@ -129,15 +129,17 @@ class Columns:
 
         There may be some among them that do not. None: more than `most`.
         """
+        sides: list[tuple[Any, ...]] = list(zip(*keys, strict=True))
         wanted = [
-            None if part is None else _Wanted(part, list(dict.fromkeys(k[at] for k in keys)))
-            for at, part in enumerate(pattern.parts)
+            None if part is None else _Wanted(part, list(dict.fromkeys(side)))
+            for part, side in zip(pattern.parts, sides, strict=True)
         ]
         at = [n for n, w in enumerate(wanted) if w is not None and not w.always]
         tests = [w for w in wanted if w is not None and not w.always]
-        cover = _cover(tests, [[k[n] for n in at] for k in keys]) if len(tests) > 1 else []
+        own_sides = [sides[n] for n in at]
+        cover = _cover(tests, list(zip(*own_sides, strict=True))) if len(tests) > 1 else []
         exact = len(tests) > 1 and len(keys) > 1 and np.prod([float(t.count + 1) for t in tests]) < 2**62
-        codes = _codes(tests, list(zip(*([k[n] for n in at] for k in keys), strict=True))) if exact else NONE
+        codes = _codes(tests, own_sides) if exact else NONE
         found: list[Seqs] = []
         count = 0
         for table in self._large(pattern.type, lo, hi):
@@ -177,16 +179,22 @@ class Columns:
         """Of these events of a type one for each combination of values in some fields."""
         if "seq" in fields or not len(seqs):
             return seqs
-        own = [_picked(t[name], seqs) for t in self._tables if name in t]
         if not fields:
             return seqs[:1]
         try:
-            alone = (
-                pa.concat_tables(own).unify_dictionaries().group_by(list(fields)).aggregate([("seq", "min")])
-            )
+            alone = self._grouped(name, seqs, fields).aggregate([("seq", "min")])
         except pa.ArrowNotImplementedError:  # lists, which are not compared
             return seqs
         return np.sort(alone.column("seq_min").to_numpy())
+
+    def values(self, name: str, seqs: Seqs, fields: Sequence[str]) -> list[list[Any]]:
+        """Each combination of values in some fields of these events of a type once: by field."""
+        alone = self._grouped(name, seqs, fields).aggregate([])
+        return [alone.column(field).to_pylist() for field in fields]
+
+    def _grouped(self, name: str, seqs: Seqs, fields: Sequence[str]) -> pa.TableGroupBy:
+        own = [_picked(t[name], seqs) for t in self._tables if name in t]
+        return pa.concat_tables(own).unify_dictionaries().group_by(list(fields))
 
     def events(self, cls: type[Event], seqs: Seqs, fields: Sequence[str]) -> Iterator[Event]:
         """These events with these fields, in order: from memory where the fields are, else from the log."""
@@ -273,7 +281,7 @@ def _codes(tests: Sequence[_Wanted], values: Sequence[Sequence[Any]]) -> Seqs:
     """A number for each key, ascending: `values` has those of each part."""
     code = np.zeros(len(values[0]), np.int64)
     for test, own in zip(tests, values, strict=True):
-        code = code * (test.count + 1) + np.fromiter(map(test.place, own), np.int64, len(own))
+        code = code * (test.count + 1) + test.of(own)
     return np.sort(code)
 
 
@@ -307,9 +315,10 @@ class _Wanted:
         """The same for these values."""
         return _Wanted(self._part, values)
 
-    def place(self, value: Any) -> int:
-        """Where a value stands among them."""
-        return self._places[type(value), value]
+    def of(self, values: Sequence[Any]) -> Seqs:
+        """Where values stand among them."""
+        keys = zip(map(type, values), values, strict=True)
+        return np.fromiter(map(self._places.__getitem__, keys), np.int64, len(values))
 
     def places(self, table: pa.Table) -> list[Seqs] | None:
         """For each field where its value stands among them, by row; -1 where it is none. None: that is not known."""
@@ -339,7 +348,7 @@ class _Wanted:
         """Those that a column of a type may hold (None: that is not known), and where they stand among all, then -1."""
         if kind not in self._arrays:
             fitting = [v for v in self._values if _fits(v, kind)]
-            at = np.array([*map(self.place, fitting), -1], np.int64)
+            at = np.append(self.of(fitting), -1)
             try:
                 self._arrays[kind] = pa.array(fitting, kind), at
             except (pa.ArrowInvalid, OverflowError, UnicodeEncodeError):

@@ -21,7 +21,7 @@ from timelapse.kinds.grouped import Grouped, Under
 from timelapse.model.binding import bind
 from timelapse.model.events import Event
 from timelapse.model.program import params_of
-from timelapse.model.types import TupleType
+from timelapse.model.types import INT, STR, TupleType
 from timelapse.trace.columns import Pattern
 
 if TYPE_CHECKING:
@@ -49,6 +49,18 @@ class Key(NamedTuple):
     spec: StateSpec
     function: types.FunctionType
     fields: frozenset[str]
+    plain: tuple[str, ...] | None = None
+    """The fields that the stored key's parts are, or those of all under a declared key; None where it is made otherwise."""
+
+    def stored(self, columns: Sequence[Sequence[Any]]) -> set[Any]:
+        """The places of many events, where they are `plain`: of each field the values."""
+        alone = columns[0] if len(columns) == 1 else zip(*columns, strict=True)
+        return {Under(key) for key in set(alone)} if self._groups else set(alone)
+
+    @property
+    def _groups(self) -> bool:
+        assert self.plain is not None
+        return issubclass(self.spec.kind, Grouped) and (bool(self.spec.kind.parts) or len(self.plain) == 1)
 
 
 class Uncompiled(Exception):
@@ -160,10 +172,10 @@ class Knowledge:
 
     def used_at(self, event: Event) -> Iterator[Place]:
         """The keys that handlers may read or write at an event, as far as they follow from it."""
-        for spec, function, _ in self._used(event):
+        for asked in self._used(event):
             try:
-                key = function(self.bound, event)
-                yield from ((spec.name, stored) for stored in _stored(spec, key))
+                key = asked.function(self.bound, event)
+                yield from ((asked.spec.name, stored) for stored in _stored(asked.spec, key))
             except Exception:  # noqa: S112 in an expression that is not reached, perhaps
                 continue
 
@@ -217,6 +229,7 @@ class Knowledge:
                         n.attr for n in ast.walk(access.key)
                         if isinstance(n, ast.Attribute) and isinstance(n.value, ast.Name) and n.value.id == "e"
                     ),
+                    _plain(access, self.spec.states[access.state]),
                 )  # fmt: skip
                 found.setdefault(access.event, {})[access.state, access.text] = key
         return {event: tuple(own.values()) for event, own in found.items()}
@@ -236,6 +249,30 @@ def _going_round(analysis: Analysis) -> frozenset[FunctionIR]:
             known |= more
     round_ = {fn for fn, known in above.items() if fn in known}
     return frozenset(fn for fn, known in above.items() if known & round_)
+
+
+def _plain(access: Access, spec: StateSpec) -> tuple[str, ...] | None:
+    """See Key: of whole numbers and texts alone, of which a column holds what the key does."""
+    node, kinds = access.key, {f.name: f.type for f in access.event.__fields__}
+    nodes = node.elts if isinstance(node, ast.Tuple) else [node]
+    names = [
+        n.attr
+        for n in nodes
+        if isinstance(n, ast.Attribute) and isinstance(n.value, ast.Name) and n.value.id == "e"
+    ]
+    parts: Sequence[Any] = spec.key.items if isinstance(spec.key, TupleType) else [spec.key]
+    if issubclass(spec.kind, Grouped):
+        if isinstance(spec.outer, TupleType) or not isinstance(node, ast.Tuple):
+            return None
+        parts = parts[: len(nodes)]
+        if spec.kind.parts:
+            parts, names, nodes = parts[:1], names[:1], nodes[:1]
+    elif isinstance(node, ast.Tuple) != isinstance(spec.key, TupleType):
+        return None
+    if not len(names) == len(nodes) == len(parts):
+        return None
+    plain = all(p in (INT, STR) and kinds.get(n) == p for n, p in zip(names, parts, strict=True))
+    return tuple(names) if plain else None
 
 
 def _stored(spec: StateSpec, key: Any) -> Iterator[Any]:

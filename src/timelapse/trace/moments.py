@@ -282,8 +282,7 @@ class Past:
         """
         reader = None
         if stops and places is not None:
-            work = self._work if whole else self.work(states, stops[-1] - self.cuts[slice_id])
-            reader = self._thinned(self.cuts[slice_id], stops[-1], frozenset(places), events, work)
+            reader = self.thin(slice_id, stops[-1], states, places, events, whole=whole)
         if reader is not None:
             try:
                 self._pass(slice_id, reader, stops, visit, states, whole=whole)
@@ -291,6 +290,15 @@ class Past:
             except (TimelapseError, Uncompiled):
                 pass  # it does not run alone
         self._pass(slice_id, self.reader, stops, visit, states, whole=whole)
+
+    def thin(
+        self, slice_id: int, hi: int, states: Collection[str] | None, places: Collection[Place],
+        events: Collection[Event] = (), *, whole: bool = False,
+    ) -> Thinned | None:  # fmt: skip
+        """What is left of a slice where only events seq < `hi` happen that matter; None: all of them do. See `walk`."""
+        lo = self.cuts[slice_id]
+        work = self._work if whole else self.work(states, hi - lo)
+        return self._thinned(lo, hi, frozenset(places), events, work)
 
     def _thinned(
         self, lo: int, hi: int, places: frozenset[Place], events: Collection[Event], work: PassProgram

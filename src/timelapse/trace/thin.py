@@ -99,7 +99,13 @@ class Thinning:
         fields = {n: own for n, own in wanted.items() if n in types and own is not None and self._logs(n)}
         light = self._columns.light(fields)
         self._columns.add(light)
-        return Thinned(self._past.reader, seqs, self._columns, frozenset(types), self.places, self.whole)
+        writers = {
+            name: _joined(own for (state, _), own in self._found.items() if state == name)
+            for name in self.places.keys() | self.whole
+        }
+        return Thinned(
+            self._past.reader, seqs, self._columns, frozenset(types), self.places, self.whole, writers
+        )
 
     def _logs(self, name: str) -> bool:
         return any(t.name == name for t in self._past.reader.types)
@@ -163,6 +169,9 @@ class Thinning:
         """The keys that these events give; None: too many."""
         assert self._columns is not None
         fields = sorted(asked.fields)
+        if asked.plain is not None:
+            values = self._columns.values(cls.__name__, seqs, asked.plain)
+            return None if len(values[0]) > _KEYS else asked.stored(values)
         alone = self._columns.distinct(cls.__name__, seqs, fields)
         if len(alone) > _KEYS:
             return None
@@ -185,6 +194,8 @@ class Thinned(SameEvents):
     places: Mapping[str, Collection[Any]]
     """The keys that matter, by state; of states in `whole` all do."""
     whole: Collection[str]
+    writers: Mapping[str, Seqs]
+    """By state the events that may write what matters of it."""
 
     @property
     def types(self) -> tuple[EventType, ...]:

@@ -23,6 +23,7 @@ from timelapse.trace.likely import Guess, Stretch, Watch, candidates
 from timelapse.trace.moments import Past
 from timelapse.trace.recorder import seen
 from timelapse.trace.steps import MISSING
+from timelapse.trace.thin import Thinned
 
 _STOPS = 512
 """Likely events that are stopped at in a pass: the newest of a stretch."""
@@ -158,18 +159,17 @@ class _Search:
         for ask in whole:
             if self._passed_over(ask):
                 del found[ask]
-        patience = self._past.patience
-        newest, evenly = _shared(_STOPS * patience, len(found)), _shared(_EVENLY, len(found))
+        closer = False
         while True:
             unclear = {ask: u for ask in found if (u := self._unclear(found[ask], wanted[ask]))}
             if not unclear:
                 break
-            seen_ = self._pass(unclear, newest, evenly)
+            seen_ = self._pass(unclear, closer=closer)
             for ask, gone in unclear.items():
                 kept = [s for s in found[ask] if s not in gone]
                 inside = [s for s in seen_[ask.place] if any(g.a <= s.a and s.b <= g.b for g in gone)]
                 found[ask] = sorted([*kept, *inside], key=lambda s: -s.a)
-            newest = evenly = _shared(_CLOSER * patience, sum(map(len, unclear.values())))
+            closer = True
         for ask, stretches in found.items():
             wrote = [s.a for s in stretches if self._single(s)]
             fields = self._likely.get(ask)
@@ -210,12 +210,17 @@ class _Search:
                 known += 1
         return unclear
 
-    def _stops(self, ask: Ask, stretch: Stretch, newest: int, evenly: int) -> Iterator[int]:
-        """Where to stop in a stretch in which the place was written."""
+    def _stops(
+        self, ask: Ask, stretch: Stretch, newest: int, evenly: int, thin: Thinned | None
+    ) -> Iterator[int]:
+        """Where to stop in a stretch in which the place was written. `thin`: the events that are left of the slice."""
         yield stretch.a
         yield stretch.b
-        all_ = self._likely[ask]
-        mine = all_[np.searchsorted(all_, stretch.a) : np.searchsorted(all_, stretch.b)]
+        mine = _within(self._likely[ask], stretch)
+        if thin is not None and (not len(mine) or len(thin.places.get(ask.place[0], ())) == 1):
+            mine = _within(
+                thin.writers[ask.place[0]], stretch
+            )  # of likely events only the newest are looked for
         if len(mine):
             for s in mine[-newest:].tolist():
                 yield s
@@ -228,13 +233,24 @@ class _Search:
             yield stretch.a + size * part // evenly
 
     def _pass(
-        self, unclear: Mapping[Ask, Sequence[Stretch]], newest: int, evenly: int
+        self, unclear: Mapping[Ask, Sequence[Stretch]], *, closer: bool
     ) -> Mapping[Place, list[Stretch]]:
-        """Go through the slice: between which of its stops each place was written."""
+        """Go through the slice: between which of its stops each place was written. `closer`: once more."""
+        past, places = self._past, {ask.place for ask in unclear}
+        states = {name for name, _ in places}
+        counts = any(isinstance(key, Under) for _, key in places)  # who counts may only put it out
+        end = max(s.b for own in unclear.values() for s in own)
+        thin = past.thin(self._slice, end, states, places, whole=counts)
+        patience = (
+            past.patience if thin is None else 1
+        )  # where little is left, stops cost more than another pass
+        among = sum(map(len, unclear.values())) if closer else len(unclear)
+        newest = _shared((_CLOSER if closer else _STOPS) * patience, among)
+        evenly = newest if closer else _shared(_EVENLY, among)
         stops: dict[Place, set[int]] = {}
         for ask, stretches in unclear.items():
             stops.setdefault(ask.place, set()).update(
-                s for g in stretches for s in self._stops(ask, g, newest, evenly)
+                s for g in stretches for s in self._stops(ask, g, newest, evenly, thin)
             )
         watch = Watch(stops)
 
@@ -242,10 +258,13 @@ class _Search:
             watch.visit(moment)
             return False
 
-        counts = any(isinstance(key, Under) for _, key in stops)  # who counts may only put it out
-        states = {name for name, _ in stops}
-        self._past.walk(self._slice, watch.stops, visit, states=states, whole=counts, places=stops)
+        past.walk(self._slice, watch.stops, visit, states=states, whole=counts, places=stops)
         return watch.found
+
+
+def _within(seqs: Seqs, stretch: Stretch) -> Seqs:
+    """Those of ascending events that lie in a stretch."""
+    return seqs[np.searchsorted(seqs, stretch.a) : np.searchsorted(seqs, stretch.b)]
 
 
 def _shared(stops: int, among: int) -> int:

@@ -100,6 +100,7 @@ class NativeKernel:
         self._reach = Reach(unit.steady, {n: t for n, t in starts.items() if n in work.exact})
         self._events = events
         self._growth = [Growth(events, table.rows) for table in self._hashes]
+        self._most_rows = unit.most_rows
         self._outputs = Outputs(unit)
         self._tick_room = TickRoom(unit, self._members.values())
         self._taken = TakenOut(unit, self._gone)
@@ -407,11 +408,10 @@ class NativeKernel:
         unit, outputs, counts = self._unit, self._outputs, self._counts
         rest: list[Any] = []
         pool = self._interned.buffers
-        for index, (names, table) in enumerate(zip(unit.tables, self._hashes, strict=True)):
-            more = sum(unit.claims.get(n, 0) for n in names)
-            if table.mapped is not None:
-                more += sum(unit.finds.get(n, 0) for n in names)
-            table.reserve(more * (hi - lo), self._growth[index].expected(self._done, table.rows))
+        own = zip(self._hashes, self._growth, self._most_rows, strict=True)
+        for index, (table, growth, (claims, finds)) in enumerate(own):
+            more = claims if table.mapped is None else claims + finds
+            growth.make_ready(table, more * (hi - lo), self._done)
             counts[index] = table.rows
             rest += [table.slots, table.mask, table.description(*pool), table.base]
         now = self._time(batch, lo, position) if unit.windows else 0

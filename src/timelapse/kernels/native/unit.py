@@ -167,13 +167,21 @@ class Unit:
         """The parameters that the function takes, as it takes them."""
         return [as_word(params[name]) for name, _ in self.params]
 
+    @property
+    def most_rows(self) -> list[tuple[int, int]]:
+        """By table how many rows one event can add outside of loops, and how many more where the table's start state is mapped."""
+        return [
+            (sum(self.claims.get(n, 0) for n in names), sum(self.finds.get(n, 0) for n in names))
+            for names in self.tables
+        ]
+
     def event_bytes(self, *, mapped: bool) -> int:
         """The memory that an event can take until its slice's end, outside of loops, if all keys that it touches are new: rows,
         what becomes of them there, and what it puts out. `mapped`: looking a key up may take a row too (touch.py)."""
         found = 0
-        for names in self.tables:
+        for names, (claims, finds) in zip(self.tables, self.most_rows, strict=True):
             layouts = [self.layouts[name] for name in names]
-            rows = sum(self.claims.get(name, 0) + mapped * self.finds.get(name, 0) for name in names)
+            rows = claims + mapped * finds
             found += rows * (row_bytes(layouts, tracked=layouts[0].tracked) + gathered_bytes(layouts))
         for name in self.indexed:  # a node of its list, where that is as full as it gets
             found += self.claims.get(name, 0) * 2 * 8 * (1 + self.layouts[name].width)

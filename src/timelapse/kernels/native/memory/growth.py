@@ -25,6 +25,8 @@ class Growth:
     def __init__(self, events: int, rows: int) -> None:
         self._events, self._first, self._past = events, rows, 0
         self._marks: list[tuple[int, int]] = []
+        self._next = 0
+        """After so many events it is marked again how many keys there are."""
         self.least = 0
         """So many rows there will be, at least, if somebody knows."""
 
@@ -32,12 +34,19 @@ class Growth:
         """A new slice of these events begins after one of so many, with the same table."""
         self._past += done
 
+    def make_ready(self, table: HashTable, more: int, done: int) -> None:
+        """Room for `more` keys beside those there are; of a table that has it, nothing is foretold. Called before each piece, of which
+        there may be very many."""
+        if not table.has_room(more) or done + self._past >= self._next:
+            table.reserve(more, self.expected(done, table.rows))
+
     def expected(self, done: int, rows: int) -> int:
         """The rows there will be, after `done` events of a slice with `rows`; called before each piece, `done` rises."""
         done += self._past
         marks, new = self._marks, rows - self._first
         if not marks or done >= 2 * marks[-1][0]:
             marks.append((done, new))
+            self._next = 2 * done
         if done < _EARLY or done >= self._events or new <= 0:
             return max(rows, self.least)
         before, earlier = max((m for m in marks if 2 * m[0] <= done), default=(0, 0))

@@ -72,11 +72,15 @@ class HashTable:
         mapped = 0 if self.mapped is None else self.mapped.nbytes
         return self.slots.nbytes + self.base.nbytes + mapped
 
+    def has_room(self, more: int) -> bool:
+        """Whether there is room for `more` keys beside those there are."""
+        return 2 * (self.rows + more) <= len(self.slots)
+
     def reserve(self, more: int, expected: int = 0) -> None:
         """Make room for `more` keys beside those there are. Where that takes a larger table: for `expected` keys in all, as
         far as memory is meant for so many."""
         wanted = len(self.slots)
-        if 2 * (self.rows + more) <= wanted:
+        if self.has_room(more):
             return
         expected = expected if self.most is None else min(expected, self.most // (2 * self.row_bytes))
         while wanted < 2 * max(self.rows + more, expected):
