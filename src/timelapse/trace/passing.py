@@ -218,13 +218,7 @@ class _Newest:
 
     def found(self) -> dict[timed.Ask, list[timed.Written]]:
         with suppress(Unfocused):
-            names = {name for name, _ in self._places}
-            if (
-                self._past.stepwise.needed(names) <= names
-            ):  # of keys that others depend on there soon are too many
-                self._thin = thinned(
-                    self._past, 0, self._hi, self._places, (), self._past.columns, refused=()
-                )
+            self._thin = thinned(self._past, 0, self._hi, self._places, (), self._past.columns, refused=())
         if self._thin is not None:
             try:
                 return self._found()

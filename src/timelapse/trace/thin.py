@@ -56,6 +56,8 @@ class Thinning:
         """The states of which every key matters."""
         self._todo: dict[str, set[Any] | None] = {}
         """What is to be looked for: keys; None: all of them."""
+        self._held: dict[tuple[str | None, frozenset[Any] | None], list[tuple[Pattern, Seqs]]] = {}
+        """By keys, with their type, the events that may write them, whatever the state."""
         self._found: dict[tuple[str, str], Seqs] = {}
         """The events that may write what matters of a state, by its name and their type."""
 
@@ -133,6 +135,7 @@ class Thinning:
             under = key_parts(spec.outer, [k.key for k in keys if isinstance(k, Under)])
             wanted = [under, key_parts(spec.key, [k for k in keys if not isinstance(k, Under)])]
         logged = {t.name for t in self._past.reader.types}
+        same = (spec.key.text if spec.key else None, None if keys is None else frozenset(keys))
         for pattern in self._known.writers_of(name):
             if pattern.type not in self._types:
                 raise Unfocused(f"ticks write {name}")
@@ -140,14 +143,20 @@ class Thinning:
                 continue
             for parts in wanted:
                 if parts:
-                    yield pattern.type, self._fresh(name, pattern, parts)
+                    own = Pattern(pattern.type, pattern.parts[: len(parts[0])])
+                    yield pattern.type, self._fresh(name, own, parts, self._held.setdefault(same, []))
 
-    def _fresh(self, name: str, pattern: Pattern, parts: list[tuple[Any, ...]]) -> Seqs:
+    def _fresh(
+        self, name: str, pattern: Pattern, parts: list[tuple[Any, ...]], held: list[tuple[Pattern, Seqs]]
+    ) -> Seqs:
+        """`held`: what was found of these keys before, for other states or statements."""
         assert self._columns is not None
-        wanted = Pattern(pattern.type, pattern.parts[: len(parts[0])])
-        hits = self._columns.holding(wanted, parts, self._lo, self._hi, self._most)
+        hits = next((seqs for own, seqs in held if own == pattern), None)
         if hits is None:
-            raise Unfocused(f"too many events may write {name}")
+            hits = self._columns.holding(pattern, parts, self._lo, self._hi, self._most)
+            if hits is None:
+                raise Unfocused(f"too many events may write {name}")
+            held.append((pattern, hits))
         known = self._found.get((name, pattern.type), NONE)
         self._found[name, pattern.type] = all_ = _joined([known, hits])
         if len(all_) > self._most:
