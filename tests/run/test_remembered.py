@@ -7,17 +7,19 @@ import random
 import shutil
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
 
+import timelapse as tl
 from tests.cache.programs import written
 from tests.cache.test_times import PROGRAM, log_of
 from tests.cli.run_cli import cli
 from tests.depth import deep
 from tests.programs.catalogue import CATALOGUE, Entry
 from tests.programs.data import make
-from tests.run.test_start_from import Hit, Plain, Watch, _hits, _same
+from tests.run.test_start_from import Hit, Late, Plain, Watch, _hits, _same
 from tests.run.test_start_from_changed import _append, _split
 from tests.writers.anything import any_program
 from tests.writers.sources import load_source, random_events
@@ -27,7 +29,7 @@ from timelapse.log import Log
 from timelapse.log import manifest as stored
 from timelapse.model.events import Event
 from timelapse.model.program import Program
-from timelapse.run import Run, remembered, replay, run_serial
+from timelapse.run import Run, remembered, replay, run_serial, start
 from timelapse.run.files import check_files
 from timelapse.run.untouched import untouched
 
@@ -320,3 +322,126 @@ def test_the_same_place_again_and_what_commands_say(tmp_path: Path) -> None:
     _append(Log.open(log.path), [Hit(who=1, size=2, ts=10**12)])
     made = cli("replay", f"{edited}:P", *ask[2:], "--json")
     assert made.json["certificate"]["start_from"] is None
+
+
+class Fires(tl.Program):
+    """Timers and ticks that the clock reaches behind the log's end."""
+
+    seen: tl.Counter[int]
+
+    @tl.on(Hit)
+    def hit(self, e: Hit) -> None:
+        self.seen[e.who] += 1
+        self.emit(Late(who=e.who, n=self.seen[e.who], recent=0))
+
+    @tl.on(Hit, after=10)
+    def later(self, e: Hit) -> None:
+        self.seen[e.who] -= 1
+        self.emit(Late(who=e.who, n=self.seen[e.who], recent=1))
+
+    @tl.every(tl.SECOND // 100_000)
+    def tick(self) -> None:
+        self.seen[-1] += 1
+        self.emit(Late(who=-1, n=self.seen[-1] + self.seen[1], recent=2))
+
+
+@pytest.mark.parametrize("kernel", ["interpreted", "native"])
+def test_a_slice_at_whose_end_the_clock_had_gone_on(
+    kernel: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Events at the time up to which the run before had gone on, and the next ones before those: what the slice did up to then stays as it was."""
+    monkeypatch.setenv("TIMELAPSE_KERNEL", kernel)
+    hits = [Hit(who=n % 3, size=1, ts=n * 2) for n in range(60)]
+    until = hits[-1].ts + 8
+    log = Log.from_events(tmp_path / "log", hits)
+    replay(Fires, log, tmp_path / "0", 3, spark=False, until=until)
+    taken = []
+    for number, ts in enumerate((until, until, until - 4, until), 1):
+        log = _append(log, [Hit(who=number % 3, size=1, ts=ts)])
+        found = replay(Fires, log, tmp_path / str(number), 4, spark=False, until=until)
+        _same(run_serial(Fires, list(log.events(Hit)), until=until), found, f"{number}")
+        assert found.verify().ok
+        taken.append(found.certificate["start_from"]["slices"])
+    assert taken == [3, 3, 2, 3]
+
+
+def test_runs_that_are_named_one_after_the_other_and_a_clock_that_had_gone_on(tmp_path: Path) -> None:
+    hits = [Hit(who=n % 3, size=1, ts=n * 2) for n in range(60)]
+    log = Log.from_events(tmp_path / "log", hits)
+    first = replay(Fires, log, tmp_path / "0", 3, spark=False, until=hits[-1].ts + 8)
+    log = _append(log, [Hit(who=1, size=1, ts=hits[-1].ts + 9 + n * 3) for n in range(9)])
+    second = replay(Fires, log, tmp_path / "1", 2, spark=False, start_from=first)
+    for number, ts in enumerate((hits[-1].ts + 10, hits[-1].ts + 7)):
+        log = _append(log, [Hit(who=2, size=1, ts=ts)])
+        third = replay(Fires, log, tmp_path / f"2{number}", 2, spark=False, start_from=second)
+        _same(run_serial(Fires, list(log.events(Hit))), third, str(ts))
+        assert third.certificate["start_from"]["slices"] == 3 - number
+        assert third.verify().ok
+
+
+def test_states_at_times_to_which_only_the_clock_had_gone_on(tmp_path: Path) -> None:
+    hits = [Hit(who=n % 3, size=1, ts=n * 2) for n in range(60)]
+    log = Log.from_events(tmp_path / "log", hits)
+    first = replay(Fires, log, tmp_path / "0", 3, spark=False, until=hits[-1].ts + 8)
+    log = _append(log, [Hit(who=1, size=1, ts=hits[-1].ts + 9 + n * 3) for n in range(9)])
+    found = replay(Fires, log, tmp_path / "1", 2, spark=False, start_from=first)
+    whole = replay(Fires, log, tmp_path / "2", 1, spark=False, cache=False)
+    for at in range(hits[-1].ts - 2, hits[-1].ts + 36):
+        assert found.state("seen", at).equals(whole.state("seen", at)), at
+
+
+def _replaced(run: Path) -> None:
+    replay(
+        Plain,
+        [Hit(who=1, size=1, ts=n) for n in range(100)],
+        run,
+        4,
+        spark=False,
+        overwrite=True,
+        cache=False,
+    )
+
+
+@pytest.mark.parametrize("change", [shutil.rmtree, _replaced])
+def test_the_run_may_go_away_meanwhile(
+    change: Callable[[Path], None], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log = Log.from_events(tmp_path / "log", _hits(300))
+    replay(Plain, log, tmp_path / "1", 4, spark=False)
+    log = _append(log, [Hit(who=1, size=2, ts=200), Hit(who=1, size=2, ts=10**12)])
+
+    real = start.run_plan.__globals__["foreseen"]
+
+    def foreseen(*given: Any) -> Any:
+        monkeypatch.undo()
+        monkeypatch.setenv("TIMELAPSE_STATES", "off")
+        change(tmp_path / "1")
+        return real(*given)
+
+    monkeypatch.setattr(start, "foreseen", foreseen)
+    found = replay(Plain, log, tmp_path / "2", 4, spark=False)
+    _same(run_serial(Plain, list(log.events(Hit))), found, "gone")
+    assert check_files(found).ok
+    assert found.certificate["start_from"]["slices"] == 1
+
+
+def test_what_was_taken_out_before_counts(tmp_path: Path) -> None:
+    log = Log.from_events(
+        tmp_path / "log", [Hit(who=n % 5, size=13 if n < 8 else 1, ts=n) for n in range(100)]
+    )
+    replay(Plain, log, tmp_path / "1", 4, spark=False, quarantine=True)
+    log = _append(log, [Hit(who=1, size=1, ts=200)])
+    with pytest.raises(TooManyQuarantined, match="8 events failed so far, and at most 3 may be taken out"):
+        replay(Plain, log, tmp_path / "2", 4, spark=False, quarantine=True, max_quarantined=3)
+    log = _append(log, [Hit(who=1, size=13, ts=201) for _ in range(5)])
+    with pytest.raises(TooManyQuarantined, match="11 events failed so far, and at most 10 may be taken out"):
+        replay(Plain, log, tmp_path / "3", 4, spark=False, quarantine=True, max_quarantined=10)
+
+
+def test_a_log_by_another_path(tmp_path: Path) -> None:
+    log = Log.from_events(tmp_path / "log", _hits(300))
+    (tmp_path / "link").symlink_to(tmp_path / "log")
+    replay(Plain, log, tmp_path / "1", 4, spark=False)
+    _append(log, [Hit(who=1, size=2, ts=10**12)])
+    found = replay(Plain, tmp_path / "link", tmp_path / "2", 4, spark=False)
+    assert found.certificate["start_from"]["slices"] == 3

@@ -31,6 +31,7 @@ from timelapse.engine.job import (
     Task,
     TaskResult,
     Totals,
+    quarantined_path,
     same_name,
     schema_of,
 )
@@ -340,7 +341,11 @@ class Driver:
             folder = self._job.out if accepted else self._job.attempt_path(report.attempt)
             if report.quarantined:
                 found += read_quarantined(folder, report.slice)
-        raise too_many(found + last, most)
+        earlier: list[Quarantined] = []  # by the run that this one starts from: `most` is without them
+        for index in range(self._job.given):
+            if quarantined_path(self._job.out, index).exists():
+                earlier += read_quarantined(self._job.out, index)
+        raise too_many(earlier + found + last, most + len(earlier))
 
     def _accept(self, reports: Mapping[int, SliceReport]) -> None:
         """Move the results of these slices into the run. Those of no other attempt ever get there."""

@@ -81,6 +81,7 @@ def manifest_of(
         quarantined=None if job.quarantine is None else totals.quarantined,
         pending=outcome.pending,
         until=job.until,
+        clocks={} if request.begun is None else request.begun.clocks,
         content={name: SumRow.of(total) for name, total in sorted(totals.content.items())},
         rejected_sum=SumRow.of(totals.rejected),
         logs=[[path, log_id] for path, log_id in source.logs],

@@ -87,9 +87,17 @@ class Earlier:
         return self.manifest.cuts[: self.slices + 1]
 
     @property
+    def clocks(self) -> dict[int, int]:
+        """How far the clock had gone on at the ends of slices that stay (RunManifest.clocks)."""
+        found = {slices: clock for slices, clock in self.manifest.clocks.items() if slices <= self.slices}
+        if self.whole and self.manifest.until is not None:
+            found[self.slices] = self.manifest.until
+        return found
+
+    @property
     def clock(self) -> int | None:
-        """The time to which the run's clock went on after its last event, where that stays."""
-        return self.manifest.until if self.whole else None
+        """The time to which the clock went on at the end of the slices that stay; None where that is their last event's."""
+        return self.clocks.get(self.slices)
 
     @cached_property
     def taken(self) -> int:
@@ -111,14 +119,17 @@ class Earlier:
         }
 
     def begin(self, job: Job) -> None:
-        """Put what the later slices stand on into a job's folders. Raises StorageError (TL931) for a file that was altered."""
+        """Put what the later slices stand on into a job's folders. From here on the run may go away, or be replaced.
+
+        Raises StorageError (TL931) for a file that was altered.
+        """
         folder = self._folder
         (job.scratch / ROWS).mkdir(exist_ok=True)
         for name, part in self.parts.items():
             target = (job.scratch if name.startswith(f"{ROWS}/") else job.out) / name
             target.parent.mkdir(parents=True, exist_ok=True)
             link_or_copy(folder / name, target)
-            if part is not None and name.startswith(("state/", f"{ROWS}/")):
+            if part is not None:
                 CheckedFile(target, part, REMEDY).need()
 
     def put_starts(self, job: Job) -> None:
@@ -139,7 +150,7 @@ class Earlier:
     def add_to(self, outcome: Outcome, job: Job) -> None:
         """Add what the run did to what the later slices did."""
         totals = outcome.totals
-        data = DirectoryData(self._folder, self.manifest)
+        data = DirectoryData(job.out, self.manifest)  # its own folder may be gone by now
         for entry in self.manifest.records:
             if not entry.rows:
                 continue
@@ -214,10 +225,10 @@ def open_after(
     source, changed = _source_after(run, log, program)
     earlier = Earlier(run, 0, "", {}, changed)
     if most is not None and earlier.slices > most:
-        changed = Untouched(
-            0 if changed is None else changed.version, None if changed is None else changed.first, most, manifest.cuts[most],
-        )  # fmt: skip
-        earlier = Earlier(run, 0, "", {}, changed)
+        earlier = _first(earlier, most)
+    while not earlier.whole and earlier.slices and _is_before_clock(earlier, source.reader):
+        earlier = _first(earlier, earlier.slices - 1)
+    changed = earlier.changed
     cuts, seq = earlier.cuts, source.reader.seq_after(source.reader.count)
     if earlier.whole:
         events = manifest.events + (0 if not has_own_times(program) else manifest.quarantined or 0)
@@ -243,6 +254,21 @@ def open_after(
         return source, Earlier(run, events, reason, {}, changed)
     counts = {t.name: source.reader.rows(t.name, cuts[-1], seq) for t in source.reader.types}
     return replace(source, counts=counts, begin=events), replace(earlier, events=events, parts=parts)
+
+
+def _first(earlier: Earlier, slices: int) -> Earlier:
+    """The same run, of which only so many slices stay."""
+    known, end = earlier.changed, earlier.manifest.cuts[slices]
+    version, first = (0, None) if known is None else (known.version, known.first)
+    return Earlier(earlier.run, 0, "", {}, Untouched(version, first, slices, end))
+
+
+def _is_before_clock(earlier: Earlier, reader: EventReader) -> bool:
+    """Whether the first event behind the slices that stay is before the time to which their clock went on."""
+    if earlier.clock is None:
+        return False
+    first = reader.ts_before(reader.seq_after(rank(reader, earlier.cuts[-1]) + 1))
+    return first is not None and first < earlier.clock
 
 
 def _too_little(earlier: Earlier) -> str:

@@ -107,6 +107,9 @@ class RunManifest(msgspec.Struct, frozen=True):
     """What lay ahead at the end: dated writes by state, dated events by type, `after=` calls by handler."""
     until: int | None = None
     """The time to which the clock went on after the last event, where it was asked for."""
+    clocks: dict[int, int] = {}
+    """How far the clock had gone on at the ends of slices before the last, by how many slices end there: where this run goes on from one
+    that had `until`. At all others it had gone on to the last event's time."""
     content: dict[str, SumRow] = {}
     """By state the hash of all it holds at the end, for a run that starts from this one."""
     rejected_sum: SumRow | None = None

@@ -7,6 +7,7 @@ what these slices put out. Where one of this is not so, all is replayed, and the
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -117,7 +118,8 @@ def _store_and_key(
         return None
     params = repr(sorted(params_text(program).items()))
     asked = repr((settings.until, settings.quarantine))
-    key = program_key(program, analysis, "run", params, source.path, read_as(source.id), asked)
+    place = os.path.realpath(source.path) if os.path.isabs(source.path) else source.path
+    key = program_key(program, analysis, "run", params, place, read_as(source.id), asked)
     return None if key is None else (store, key)
 
 

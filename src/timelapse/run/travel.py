@@ -12,7 +12,7 @@ from timelapse import serial
 from timelapse.analysis import analyse, final_pass
 from timelapse.env.machine import cores
 from timelapse.errors import HandlerError, ReplayError
-from timelapse.ids import INT64_MAX
+from timelapse.ids import INT64_MAX, INT64_MIN
 from timelapse.kernels.base import Abandoned
 from timelapse.kernels.choose import SliceKernel
 from timelapse.kernels.source import Source
@@ -84,6 +84,9 @@ def _stepped_before(
         return [run.table_at_cut(s, run.slices) for s in specs]
     seq = reader.seq_at(at)
     slice_id = 0 if whole else min(bisect.bisect_right(cuts, seq) - 1, run.slices - 1)
+    clocks = run.manifest.clocks
+    while at <= clocks.get(slice_id, INT64_MIN):  # the slice begins with what happened until then
+        slice_id -= 1
     lo = cuts[slice_id]
     starts = {n: run.table_at_cut(s, slice_id) for n, s in spec_of(program).states.items() if slice_id}
     work = final_pass(analyse(program))
@@ -95,7 +98,7 @@ def _stepped_before(
     if whole and not kernel.compiled:
         return None
     classes = {c.__name__: c for c in heard(spec_of(program), reader.types) if c.__name__ in work.columns}
-    since = reader.ts_before(lo) if slice_id else None
+    since = clocks.get(slice_id, reader.ts_before(lo)) if slice_id else None
     source = Source(reader, lo, seq, classes, work.columns, begin=first, end=at - 1, since=since)
     try:
         return _after(kernel, source, starts, specs)

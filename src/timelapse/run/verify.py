@@ -148,7 +148,8 @@ def verify(run: Run, events: int | None = None, progress: Progress | None = None
     if wanted == total and until is not None and end is not None:
         end = max(end, until)
     cuts = [c for c in run.manifest.cuts if 0 < c < hi] if spec_of(program).times else []
-    moments = [(c, ts) for c in cuts if (ts := reader.ts_before(c)) is not None]
+    clocks = {run.manifest.cuts[slices]: clock for slices, clock in run.manifest.clocks.items()}
+    moments = [(c, max(ts, clocks.get(c, ts))) for c in cuts if (ts := reader.ts_before(c)) is not None]
     checker = _Boundaries(run, program, hi)
     clock = _Clock(program, wanted, begin, end)
     listener.stage(_STAGE, clock.total)
