@@ -83,10 +83,13 @@ def test_late_rows_and_files_that_are_taken_in_again_are_counted(tmp_path: Path)
     said = cli("ingest", rules, log, f"Pay={tmp_path / 'b.csv'}", "--append").out
     assert "Its first event is where it was; runs over earlier versions stay as they are" in said
     assert "3 events (1 added)" in said
+    assert "had been taken in before" not in said
     assert (
         "All others have other numbers"
         in cli("ingest", rules, log, f"Pay={tmp_path / 'c.csv'}", "--append").out
     )
+    again = cli("ingest", rules, log, f"Pay={tmp_path / 'c.csv'}", "--append").out
+    assert f"{tmp_path / 'c.csv'} had been taken in before, and its events are in the log once more" in again
     assert (
         cli("replay", f"{rules}:Rules", log, "--out", tmp_path / "run", "--no-cache", "--slices", "2").code
         == 0

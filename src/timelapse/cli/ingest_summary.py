@@ -45,6 +45,7 @@ def print_summary(log: Log, seconds: float, events: str, *, as_json: bool) -> No
     print_columns([last])
     print_noticed(last)
     _print_sums(last, info.ingests[:-1])
+    _print_known(last, info.ingests[:-1])
     if skipped:
         line(("skipped   ", "dim"), f"{many(skipped, 'row', 'rows')}: {skipped_as(last.sources)}")
     if (doubt := doubtful_times(info.ts_first, info.ts_last)) is not None:
@@ -90,6 +91,24 @@ def _print_sums(ingest: IngestEntry, before: Sequence[IngestEntry]) -> None:
         line(
             ("late      ", "yellow"),
             f"{many(ingest.late, 'event is', 'events are')} before the log's end as it was: this version has what is late in its place. {_where_they_were(ingest.rewritten)}; runs over earlier versions stay as they are",
+        )
+
+
+def _print_known(ingest: IngestEntry, before: Sequence[IngestEntry]) -> None:
+    """Which files an append has taken in that the log had already: nobody may have wanted that."""
+    from timelapse.cli.console import line
+    from timelapse.ingest.known import Taken
+
+    had, rows = Taken(before), {s.type for s in ingest.sources if s.rows}
+    again = [
+        path for (kind, path), now in Taken([ingest]).files.items()
+        if kind in rows and path not in ingest.replaced and had.same((kind, path), now)
+    ]  # fmt: skip
+    if again:
+        others = f" (and {many(len(again) - 1, 'other file', 'other files')})" if len(again) > 1 else ""
+        line(
+            ("warning   ", "yellow"),
+            f"{again[0]}{others} had been taken in before, and its events are in the log once more: unique = [...] drops such rows, log.toml takes a file once",
         )
 
 
