@@ -82,6 +82,8 @@ def scheduler(config: pytest.Config, log: Any) -> Any:
             return died_of
 
         def _reschedule(self, node: Any) -> None:
+            if node not in self.registered_collections:
+                return  # new, and not heard of yet: it is asked again when it has collected the tests
             super()._reschedule(node)
             # A process runs a test when it knows the next one, or that there is none.
             while (
