@@ -158,10 +158,15 @@ def _times(program: Program, core: PassProgram, writer: Writer) -> None:
         if declared.after is not None:
             writer.add("after", str(span_of(program, declared.after)))
         if declared.every is not None:
-            rules = b"" if declared.zone == "UTC" else zone_rules(declared.zone)
-            if rules is None:
-                raise Unsure(f"the rules of the time zone {declared.zone}")
-            writer.add("every", str(span_of(program, declared.every)), hashlib.sha256(rules).hexdigest())
+            writer.add("every", str(span_of(program, declared.every)), _zone(declared.zone))
+
+
+def _zone(name: str) -> str:
+    """The hash of a time zone's rules. Raises Unsure where they are not known."""
+    rules = b"" if name == "UTC" else zone_rules(name)
+    if rules is None:
+        raise Unsure(f"the rules of the time zone {name}")
+    return hashlib.sha256(rules).hexdigest()
 
 
 def program_key(program: Program, analysis: Analysis, *more: str) -> str | None:
@@ -171,11 +176,8 @@ def program_key(program: Program, analysis: Analysis, *more: str) -> str | None:
     writer = Writer(strict=True, mro=type(program).__mro__)
     try:
         for handler in spec_of(program).handlers:
-            if handler.every is not None and handler.zone != "UTC":
-                rules = zone_rules(handler.zone)
-                if rules is None:
-                    return None
-                writer.add("zone", hashlib.sha256(rules).hexdigest())
+            if handler.every is not None:
+                writer.add("zone", _zone(handler.zone))
             for event in handler.events:
                 writer.value("event", event)
             writer.function(handler.function)

@@ -187,17 +187,12 @@ def print_plan(found: Explanation) -> None:
 
 
 def _run_text(kept: dict[str, Any]) -> str:
-    """One line on the run that a replay would go on from; empty where there is none."""
+    """One line on the run that a replay would go on from, or why it would not."""
     from timelapse.run.views import started_from
 
     found = kept["run"]
-    if not found:
-        return ""
-    return (
-        f"a replay would go on from the last one: {started_from(found)}"
-        if not found["reason"]
-        else f"of the last replay {started_from(found)}"
-    )
+    begins = "of the last replay" if found["reason"] else "a replay would go on from the last one:"
+    return f"{begins} {started_from(found)}"
 
 
 def _cache_text(kept: dict[str, Any]) -> str:

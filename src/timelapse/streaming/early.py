@@ -11,7 +11,7 @@ import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import numpy as np
@@ -40,6 +40,7 @@ from timelapse.streaming.window import JournalEnd
 MARK = "@early"
 """The column of early outputs that has the epoch behind whose end they were computed."""
 _LAST = 10.0
+"""Seconds for which a run that ends waits for early results that are being computed."""
 SHARE = 0.25
 """Of the time at most that early results are computed."""
 
@@ -63,9 +64,7 @@ class Early:
         if complete is None:
             return self
         left = {name: _parted(table, complete)[1] for name, table in self.tables.items()}
-        return Early(
-            self.epoch, self.rows, self.until, {n: t for n, t in left.items() if t.num_rows}, self.problem, self.seconds
-        )  # fmt: skip
+        return replace(self, tables={name: table for name, table in left.items() if table.num_rows})
 
 
 def checked_every(program: Program, early: Span) -> float:
