@@ -34,18 +34,18 @@ class S3Server:
         self._process: subprocess.Popen[bytes] | None = None
 
     def start(self) -> None:
-        server = Path(sys.executable).with_name("moto_server")
         self._process = subprocess.Popen(
-            [server, "-H", "127.0.0.1", "-p", str(self.port)], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+            [sys.executable, Path(__file__).with_name("s3_main.py"), "-H", "127.0.0.1", "-p", str(self.port)],
+            stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
         )  # fmt: skip
         end = time.monotonic() + 60
         while time.monotonic() < end:
-            assert self._process.poll() is None, "moto_server has ended"
+            assert self._process.poll() is None, "the server has ended"
             with socket.socket() as probe:
                 if probe.connect_ex(("127.0.0.1", self.port)) == 0:
                     return
             time.sleep(0.05)
-        raise AssertionError("moto_server does not answer")
+        raise AssertionError("the server does not answer")
 
     def stop(self) -> None:
         if self._process is not None:
