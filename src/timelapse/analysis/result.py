@@ -139,6 +139,8 @@ class PassProgram:
     """Whether it runs at the log's events alone and looks at no other time, whatever the rest of the program does."""
     takes_out: bool = False
     """Whether events at which a handler raises may be taken out of the log."""
+    takes_late: bool = False
+    """Whether those too of which only what stems from them fails: then it runs as the serial loop, over the whole log as one slice."""
     keeps: bool = False
     """Whether somebody reads states, while it runs, as they were at some moment before."""
 

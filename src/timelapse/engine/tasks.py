@@ -40,6 +40,7 @@ from timelapse.kernels.parts import Part
 from timelapse.kernels.python.timed import TimedKernel
 from timelapse.kernels.python.windows import Before
 from timelapse.kernels.source import Source
+from timelapse.kernels.takeout.kernel import TakingKernel
 from timelapse.model.decimals import in_usual_context
 from timelapse.model.events import Event
 from timelapse.model.failure import Quarantined
@@ -237,6 +238,7 @@ def _run_slices(
 
     spec = spec_of(job.program)
     serial = work.serial is not None and (given_up or not is_compiled_alone(job.program, work, share))
+    serial = serial or work.takes_late
     if serial:
         # Fields that only a later event's handler reads are read too: rows are kept whole.
         classes = job.classes
@@ -251,6 +253,9 @@ def _run_slices(
     def begin(known: Mapping[str, Start], before: Before | None) -> Kernel:
         if kernel_of is not None:
             return kernel_of(known)
+        if work.takes_late:
+            assert job.quarantine is not None
+            return TakingKernel(job.program, job.quarantine, job.until)
         if serial:
             return TimedKernel(job.program, job.quarantine)
         return SliceKernel(
@@ -277,7 +282,7 @@ def _run_slices(
     account["load"] = time.perf_counter() - started - sum(kernel.seconds.values())
     whole = kernel_of is not None or job.aside is not None or spill is None or bool(work.delta)
     portions = None
-    if not whole:
+    if not (whole or work.takes_late):
         portions = Portions(job, work, share, memory, part=1 / task.parts, first=task.first)
     spans = [s for s in job.spans if task.first <= s[0] <= task.last]
     if final:

@@ -136,9 +136,9 @@ def most_failures(given: int | None, events: int) -> int:
 def too_many(rows: Iterable[Quarantined], most: int) -> TooManyQuarantined:
     """The error for one more failing event than may be taken out: `rows` are those that failed so far."""
     found: dict[tuple[object, ...], list[Quarantined]] = {}
-    count = 0
+    rows = tuple(rows)
+    count = len(rows)
     for row in rows:
-        count += 1
         _, _, _, event, handler, error, file, line = row
         found.setdefault((event, handler, error.split(":", 1)[0], file, line), []).append(row)
     ranked = sorted(found.values(), key=lambda rows: (-len(rows), rows[0][2]))
@@ -151,7 +151,7 @@ def too_many(rows: Iterable[Quarantined], most: int) -> TooManyQuarantined:
         hint="mend the handler, or guard against such events; max_quarantined=N (--max-quarantined N) takes more of "
         "them out",
     )
-    raised.reasons = reasons
+    raised.reasons, raised.rows = reasons, rows
     return raised
 
 

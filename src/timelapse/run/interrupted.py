@@ -104,7 +104,7 @@ def unable(job: Job, plan: Plan) -> str:
     """Why nobody can go on with a replay by this plan, if it is killed; "" where one can."""
     if plan.mode == "staged" or not spec_of(job.program).times:
         return ""
-    if job.passes[-1].serial is not None:
+    if job.passes[-1].serial is not None or job.passes[-1].takes_late:
         return _SERIAL
     return "" if job.resumable else _NOT_KEPT
 

@@ -29,7 +29,7 @@ def _beside(plan: Plan, job: Job) -> Iterator[str]:
 
 
 def _states(plan: Plan, job: Job, *, compiled: bool) -> Iterator[str]:
-    if plan.final.serial is not None and not compiled:
+    if plan.final.takes_late or (plan.final.serial is not None and not compiled):
         yield "the serial loop, which keeps all states in memory"
         return
     whole = loaded_whole(job.program, plan.final, compiled=compiled)

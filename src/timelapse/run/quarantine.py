@@ -2,7 +2,8 @@
 
 An event that fails in its own step is undone there and then, and the pass goes on (kernels/python/steps.py): where that moves no
 time at which the log or a slice begins or ends, nothing else has to be done. What fails later has had effects: then
-the events are found by going through the log once more (kernels/takeout/taking.py), and the replay is over the log without them.
+the replay begins again, as a loop that undoes them (kernels/takeout/kernel.py). Where that cannot be the run, such a loop finds the
+events (kernels/takeout/taking.py), and the replay is over the log without them.
 """
 
 from __future__ import annotations
@@ -13,8 +14,10 @@ from dataclasses import replace
 from typing import Protocol
 
 from timelapse.analysis import final_pass
+from timelapse.display import many
 from timelapse.engine.job import Job, SliceReport, quarantined_path
 from timelapse.engine.results import read_quarantined, write_quarantined
+from timelapse.env.machine import memory_setting
 from timelapse.errors import HandlerError
 from timelapse.kernels.choose import runs_compiled
 from timelapse.model.failure import Quarantined, most_failures, quarantined_row, too_many
@@ -22,6 +25,7 @@ from timelapse.plan import Plan
 from timelapse.run.planning import Planner
 from timelapse.run.request import Request
 from timelapse.run.run import Run
+from timelapse.run.slices import least_slices
 from timelapse.run.source import refuse_silence
 from timelapse.run.takeout import left_as_it_is, reader_without, taken_out
 
@@ -78,15 +82,33 @@ def replay_without_failing(request: Request, plan: Plan, attempt: Attempt) -> Ru
             )
             if failure.ts > (request.source.reader.ts_first or 0) and not _is_cheap(request):
                 break
-    most = most_failures(request.settings.max_quarantined, request.source.reader.count)
-    rows = taken_out(
-        request.program, request.source.reader, most=most, until=request.settings.until,
-        progress=request.settings.progress,
-    )  # fmt: skip
+    if (late := _late(request, chain)) is not None:
+        try:
+            return attempt(request, late, (), True)
+        except TimesMoved as moved:
+            rows = moved.rows
+    else:
+        most = most_failures(request.settings.max_quarantined, request.source.reader.count)
+        rows = taken_out(
+            request.program, request.source.reader, most=most, until=request.settings.until,
+            progress=request.settings.progress,
+        )  # fmt: skip
     request.settings.progress.note(
-        f"{len(rows):,} events are taken out of the log; replaying it without them"
+        f"{many(len(rows), 'event is', 'events are')} taken out of the log; replaying it without them"
     )
     return attempt(_without(request, {row[2]: row for row in rows}), plan, rows, False)
+
+
+def _late(request: Request, chain: Plan) -> Plan | None:
+    """The plan of a run in which what fails late is taken out on the way; None where it is found first, and the replay is one without it:
+    that is compiled, or has several slices, or keeps what another run goes on from.
+    """
+    settings, reader = request.settings, request.source.reader
+    least = least_slices(request.program, chain.last, reader.count, memory_setting())
+    if (settings.slices or least) > 1 or settings.resumable or _is_cheap(request):
+        return None
+    settings.progress.note("beginning again; what fails late is taken out with all that stems from its event")
+    return replace(chain, final=replace(chain.final, takes_late=True))
 
 
 def all_taken_out(

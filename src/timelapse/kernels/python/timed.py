@@ -5,7 +5,7 @@ It begins with the log's first event, and keeps what lies ahead and what was fro
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from itertools import islice
 from typing import Any
 
@@ -18,8 +18,8 @@ from timelapse.kernels.source import Source
 from timelapse.kinds.base import ABSENT, State
 from timelapse.model.events import Event, Record
 from timelapse.model.failure import quarantined_row
-from timelapse.model.program import Program, spec_of
-from timelapse.serial import Loop, Output, Refusal
+from timelapse.model.program import Program, ProgramSpec, spec_of
+from timelapse.serial import Loop, Output, Refusal, SerialOutcome
 from timelapse.tables.apply import changes_table
 
 _TICK = 8192
@@ -75,7 +75,7 @@ class TimedKernel:
     def run(self, source: Source, tick: Tick) -> PassResult:
         """Process one slice, up to its end in time. After a failure the kernel is of no use."""
         loop, outcome = self._loop, self._loop.outcome
-        before = {} if self._open else {name: dict(data) for name, data in outcome.states.items()}
+        before = None if self._open else {name: dict(data) for name, data in outcome.states.items()}
         outcome.outputs, outcome.refused, outcome.events = [], [], 0
         result = PassResult()
         try:
@@ -94,18 +94,8 @@ class TimedKernel:
         except HandlerError as error:
             result.failure = error
             return result
-        result.events = outcome.events
-        for name, old in before.items():
-            spec, data = self._spec.declared[name], outcome.states[name]
-            written = {
-                key: old.get(key, ABSENT) for key in {**old, **data}
-                if old.get(key, ABSENT) is not data.get(key, ABSENT)
-            }  # fmt: skip
-            table, change = changes_table(spec, written, data, ABSENT)
-            result.effects[name], result.changes[name] = table, change
-        result.outputs = output_tables(outcome.outputs)
-        result.rejected = rejected_table(outcome.refused)
-        result.pending = loop.count_pending()
+        outcome.pending = loop.count_pending()
+        result_of(self._spec, outcome, before, result)
         return result
 
     def _take_out(self, failure: HandlerError, event: Event, source: Source, result: PassResult) -> None:
@@ -118,6 +108,24 @@ class TimedKernel:
             raise failure
         result.quarantined.append(quarantined_row(failure))
         self._loop.outcome.events -= 1
+
+
+def result_of(
+    spec: ProgramSpec, outcome: SerialOutcome, before: Mapping[str, dict[Any, Any]] | None, result: PassResult
+) -> None:
+    """Have in the result what the loop gave. `before`: what states held when the slice began; None: what it did to them is not asked for."""
+    result.events = outcome.events
+    for name, data in outcome.states.items() if before is not None else ():
+        old = {} if before is None else before.get(name, {})
+        written = {
+            key: old.get(key, ABSENT) for key in {**old, **data}
+            if old.get(key, ABSENT) is not data.get(key, ABSENT)
+        }  # fmt: skip
+        table, change = changes_table(spec.declared[name], written, data, ABSENT)
+        result.effects[name], result.changes[name] = table, change
+    result.outputs = output_tables(outcome.outputs)
+    result.rejected = rejected_table(outcome.refused)
+    result.pending = outcome.pending
 
 
 def output_tables(outputs: list[Output]) -> dict[type[Record], pa.Table]:
