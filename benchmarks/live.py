@@ -8,7 +8,8 @@
 The generator is a thread that sends ready-made tables (`tl.Push`); its share of the processor is told. Rows of the last
 time sent wait for the next ones, so latency includes the pause between two sends (`--pause`).
 
-`--reads`: so many keys a second are read beside it, by `Live.get` and over HTTP; a read's time counts from when it was due.
+`--reads`: so many keys a second are read beside it, by `Live.get` and over HTTP; a read's time counts from when it was due. `floor`: what the same client
+gets from a server in another process that does nothing else.
 
 `--ways`: a backlog is caught up with several times, in the open kernel, as time slices, or as is chosen; clock and processor time of this process
 and those below it (workers, the JVM) are told for each, medians of `--rounds`.

@@ -1,13 +1,18 @@
 """Reads of single keys beside a live run: from a process of its own over HTTP, and from a thread of the run's process.
 
+Beside them the same client asks a server in a third process that answers at once (`floor`): what of their time is the machine's, where others use it too.
+
 As a program: reads keys of a state over one connection, so many a second, until its input ends, and prints the seconds that each took.
+With `--serve` it is that server.
 """
 
 from __future__ import annotations
 
+import asyncio
 import http.client
 import json
 import random
+import socket
 import subprocess
 import sys
 import threading
@@ -36,7 +41,7 @@ def paced(rate: float, read: Callable[[], None], stop: threading.Event) -> list[
 
 
 class Readers:
-    """Reads of one state's keys, `rate` a second on each of both ways, while this is entered."""
+    """Reads of one state's keys, `rate` a second on each way, while this is entered."""
 
     def __init__(self, run: Any, keys: int, rate: float) -> None:
         from timelapse.model.program import spec_of
@@ -52,18 +57,12 @@ class Readers:
         from timelapse.streaming.serve.app import Server
 
         self._server = Server(self._run, "127.0.0.1:0")
-        given = [
-            self._server.address,
-            self._server.tokens["read"],
-            self.state,
-            str(self._keys),
-            str(self._rate),
-        ]
-        self._child = subprocess.Popen(
-            [sys.executable, "-m", "benchmarks.live_reads", *given], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-        )  # fmt: skip
-        assert self._child.stdout is not None
-        self._child.stdout.readline()  # it is there
+        self._trivial = _child("--serve")
+        addresses = {"http": self._server.address, "floor": self._trivial.stdout.readline().strip()}
+        rest = [self._server.tokens["read"], self.state, str(self._keys), str(self._rate)]
+        self._children = {way: _child(address, *rest) for way, address in addresses.items()}
+        for child in self._children.values():
+            child.stdout.readline()  # it is there
         chance = random.Random(3)
         self._inside: list[float] = []
 
@@ -79,15 +78,51 @@ class Readers:
     def __exit__(self, *error: object) -> None:
         self._stop.set()
         self._thread.join()
-        out, _ = self._child.communicate()
+        outs = {way: json.loads(child.communicate()[0]) for way, child in self._children.items()}
+        self._trivial.communicate()
         self._server.close()
         self.found = {
             way: {f"p{q}_ms": round(1000 * float(np.percentile(seconds, q)), 2) for q in (50, 99)} | {"reads": len(seconds)}
-            for way, seconds in (("get", self._inside), ("http", json.loads(out)))
+            for way, seconds in {"get": self._inside, **outs}.items()
         }  # fmt: skip
 
 
+def _child(*given: str) -> Any:
+    command = [sys.executable, "-m", "benchmarks.live_reads", *given]
+    return subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+
+
+def serve() -> None:
+    """Answer everything at once, until the input ends."""
+    import uvicorn
+    from starlette.applications import Starlette
+    from starlette.responses import JSONResponse
+    from starlette.routing import Route
+
+    async def answer(request: Any) -> JSONResponse:
+        return JSONResponse({"value": 1, "epoch": 1})
+
+    app = Starlette(routes=[Route("/api/state/{name}", answer)])
+    config = uvicorn.Config(
+        app, host="127.0.0.1", port=0, log_level="warning", access_log=False, lifespan="off"
+    )
+    server, bound = uvicorn.Server(config), socket.socket()
+    bound.bind(("127.0.0.1", 0))
+    bound.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    print(f"http://127.0.0.1:{bound.getsockname()[1]}", flush=True)
+
+    def wait() -> None:
+        sys.stdin.read()
+        server.should_exit = True
+
+    threading.Thread(target=wait, daemon=True).start()
+    asyncio.run(server.serve([bound]))
+
+
 def main() -> None:
+    if sys.argv[1:] == ["--serve"]:
+        serve()
+        return
     address, token, state, keys, rate = sys.argv[1:]
     connection = http.client.HTTPConnection(address.removeprefix("http://"))
     chance, stop = random.Random(4), threading.Event()
@@ -99,7 +134,13 @@ def main() -> None:
         body = answer.read()
         assert answer.status == 200, body
 
-    read()
+    while True:
+        try:
+            read()
+            break
+        except ConnectionRefusedError:
+            connection.close()
+            time.sleep(0.05)
     print("reading", flush=True)
 
     def wait() -> None:

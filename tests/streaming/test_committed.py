@@ -22,7 +22,7 @@ from tests.writers.sources import load_source, random_events
 from timelapse.errors import HandlerError, StorageError
 from timelapse.kernels.former import Former, Guard, NeedsAll
 from timelapse.kernels.native import kernel as native
-from timelapse.kernels.native.memory import keeping
+from timelapse.kernels.native.memory import hashtable, keeping
 from timelapse.kinds.base import ABSENT
 from timelapse.log.types import event_types
 from timelapse.model.program import spec_of
@@ -67,9 +67,17 @@ def check(former: Former, expected: dict[Any, Any], rng: random.Random, others: 
 class Looking(Guard):
     """Somebody looks whenever the kernel may be looked into."""
 
+    now: Looking
+
     def __init__(self) -> None:
         super().__init__()
         self.look: Any = lambda: None
+        Looking.now = self
+
+    @property
+    def is_free(self) -> bool:
+        """Whether a reader would get it at once."""
+        return not self._held.locked()
 
     def __exit__(self, *error: object) -> None:
         self.look()
@@ -178,6 +186,39 @@ def test_rows_that_do_not_fit_are_told(monkeypatch: pytest.MonkeyPatch) -> None:
         entry.program(), make(entry.mix(50), 300, seed=3).events(classes), list(classes.values()), rng, 40
     )
     assert 0 < unknown < times
+
+
+def test_readers_are_not_kept_out_while_room_is_made(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Tables become larger, and copies of what rows held are forgotten, while readers look."""
+    monkeypatch.setenv("TIMELAPSE_KERNEL", "native")
+    monkeypatch.setattr(native, "GUARDED", 3)
+    monkeypatch.setattr(hashtable, "_FIRST", 4)
+    monkeypatch.setattr(keeping, "_FIRST", 3)
+    found = {"larger": 0, "release": 0}
+
+    def beside(owner: Any, name: str) -> None:
+        does = getattr(owner, name)
+
+        def done(*given: Any) -> Any:
+            made = does(*given)
+            guard = Looking.now
+            if guard.is_free and (name == "release" or made is not None):
+                found[name] += 1
+                with guard:  # who leaves it looks
+                    pass
+            return made
+
+        monkeypatch.setattr(owner, name, done)
+
+    beside(hashtable.HashTable, "larger")
+    beside(keeping, "release")
+    entry = next(e for e in CATALOGUE if e.name == "IpSpam")
+    classes = entry.classes()
+    events = make(entry.mix(50), 300, seed=3).events(classes)
+    unknown, _, _ = looked_into(entry.program(), events, list(classes.values()), random.Random(2), 40)
+    assert not unknown
+    assert found["larger"] > 3
+    assert found["release"] > 10
 
 
 class Hit(tl.Event):

@@ -63,10 +63,9 @@ class FormerTable(ReadOnly):
         return self._pairs(np.array(found)) if found else []
 
     def taken(self) -> Callable[[], dict[Any, Any]]:
-        slots, present = self._table.slots, self._table.layout.present
-        now = slots[slots[:, 0] & (present | COPIED) == present]
-        was = self._kept.copies(self._number)
-        was = was[was[:, 0] & present != 0]
+        present = self._table.layout.present
+        parts = self._kept.same(self._number), self._kept.copies(self._number)
+        now, was = (rows[rows[:, 0] & present != 0] for rows in parts)
         return lambda: dict(self._pairs(np.concatenate([now, was])))
 
     def _pairs(self, rows: Ints) -> list[tuple[Any, Any]]:

@@ -24,7 +24,7 @@ from timelapse.kernels.native.leaving import Failed, TooOften
 from timelapse.kernels.native.logs import NEAR_THE_END, Logs
 from timelapse.kernels.native.memory import loops
 from timelapse.kernels.native.memory.gathering import collect
-from timelapse.kernels.native.memory.growth import Growth, foretell, make_room
+from timelapse.kernels.native.memory.growth import Growth, foretell, make_ready_beside, make_room
 from timelapse.kernels.native.memory.keeping import Kept
 from timelapse.kernels.native.memory.members import Members
 from timelapse.kernels.native.memory.strings import Interned
@@ -138,9 +138,7 @@ class NativeKernel:
 
     def run(self, chunks: Iterator[Chunk], tick: Tick, shown: Shown) -> PassResult:
         """Process one slice. After a failure the kernel is of no use. `shown` gives an event by seq for errors.
-
-        Raises TooOften in the middle of it; then `hand_over` gives what goes on.
-        """
+        Raises TooOften in the middle of it; then `hand_over` gives what goes on."""
         self.begin()
         result = PassResult()
         clock = Clock()
@@ -246,9 +244,7 @@ class NativeKernel:
 
     def walk_steps(self, source: Source, stops: Stops, tick: Tick = no_tick) -> None:
         """The same of a program that is called at other times than those of the log's events too: `stops` are between steps.
-
-        Ticks that run as Python are no steps of a batch; they come before the step that they precede, and before a stop there.
-        """
+        Ticks that run as Python are no steps of a batch; they come before the step that they precede, and before a stop there."""
         self.walk(self._begun(source), source.event, stops, tick)
 
     def look_from(self, ts: int, *, tick: bool = False) -> None:
@@ -372,6 +368,9 @@ class NativeKernel:
             hi = min(lo + (PIECE if self._kept is None else GUARDED), end)
             if not self._reach.goes_on(hi - lo):
                 self._hand_back(self._place(batch, lo, position)[2])
+            if self._kept is not None:
+                own = self._growth, self._most_rows, hi - lo, self._done, self.guard
+                make_ready_beside(self._kept, *own)
             with self.guard:
                 at = self._some(batch, lo, hi, position, shown)
             tick(at - lo)

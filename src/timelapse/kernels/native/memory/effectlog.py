@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -51,7 +51,7 @@ class EffectLog:
         self.marks: Ints = np.zeros(HEAD + 2 * len(views.lags), np.int64)
         self.marks[BASE] = 1  # a stamp is never 0
         self.marks[HEAD + 1 :: 2] = views.lags
-        table.hash.moved.append(self._moved)
+        table.hash.moving.append(self._moved)
 
     @property
     def _first_needed(self) -> int:
@@ -290,10 +290,11 @@ class EffectLog:
             else:
                 sliding.slide(*given, table.slots, table.layout.twins + index, limit)
 
-    def _moved(self, old: Ints) -> None:
+    def _moved(self, slots: Ints) -> Callable[[], None]:
         first, used = self._first_needed, int(self.marks[USED])
-        table = self._table
-        sliding.follow(self.rows, first, used, old, table.slots, table.mask, table.layout.width)
+        old, mask = self._table.slots, np.uint64(len(slots) - 1)
+        sliding.follow(self.rows, first, used, old, slots, mask, self._table.layout.width)
+        return lambda: None  # readers do not look at these
 
 
 def _find(log: Ints, keys: Ints, table: NativeTable) -> None:

@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager
 
 from timelapse.kernels.native.memory.hashtable import HashTable
+from timelapse.kernels.native.memory.keeping import Kept
 
 _EARLY = 1 << 17
 """Before so many events a table is small, and what it grows by says little: it doubles."""
@@ -58,6 +60,22 @@ class Growth:
         if power < _STEADY:
             growth = min(growth, _AT_ONCE)
         return max(self._first + math.ceil(new * growth), self.least)
+
+
+def make_ready_beside(
+    kept: Kept, growth: Sequence[Growth], most_rows: Sequence[tuple[int, int]], events: int, done: int,
+    guard: AbstractContextManager[None],
+) -> None:  # fmt: skip
+    """Room for so many events, while others read the tables of which rows are kept, under a guard: it is held only for as long as a larger array takes the place of another. Not
+    for tables of which readers take keys over. `most_rows`: what an event may bring, for each table."""
+    kept.reserve_beside(events)
+    for table, own, (more, _) in zip(kept.tables, growth, most_rows, strict=True):
+        if table.mapped is not None or table.has_room(more * events):
+            continue
+        larger = table.larger(more * events, own.expected(done, table.rows))
+        if larger is not None:
+            with guard:
+                table.take(larger)
 
 
 def foretell(tables: Sequence[Sequence[str]], growth: Sequence[Growth], rows: Mapping[str, int]) -> None:

@@ -7,6 +7,7 @@ empty nothing has to be kept before a write.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
@@ -32,6 +33,15 @@ def _empty(rows: int, words: int, threads: int = 1) -> Ints:
     return blocks.zeros(rows * words, threads).reshape(rows, words)
 
 
+@dataclass(frozen=True)
+class Larger:
+    """A table's rows in a larger array: `then` is to be called once that is the table's (`HashTable.moving`)."""
+
+    slots: Ints
+    base: Ints
+    then: Sequence[Callable[[], None]]
+
+
 class HashTable:
     """Rows by key. `slots` are the rows, `rows` counts those in use; `base` has their flags and live words at the
     slice's start, no rows where all began empty or nobody asks for it. `mapped`: start states whose keys are taken
@@ -49,8 +59,8 @@ class HashTable:
         self.most: int | None = None
         """Bytes that it should not take ahead of its keys."""
         self.mapped: MappedRows | None = None
-        self.moved: list[Callable[[Ints], None]] = []
-        """Called when rows have other places than in the array that is given."""
+        self.moving: list[Callable[[Ints], Callable[[], None]]] = []
+        """Called with a larger array that has all rows, before it is the table's. What is given is called right after."""
         self.written: list[Callable[[int], None]] = []
         """Called before Python writes a row."""
         self.clear()
@@ -79,19 +89,29 @@ class HashTable:
     def reserve(self, more: int, expected: int = 0) -> None:
         """Make room for `more` keys beside those there are. Where that takes a larger table: for `expected` keys in all, as
         far as memory is meant for so many."""
+        larger = self.larger(more, expected)
+        if larger is not None:
+            self.take(larger)
+
+    def larger(self, more: int, expected: int = 0) -> Larger | None:
+        """The same, and the table stays as it is until `take`: who only reads may do so meanwhile. None where there is room."""
         wanted = len(self.slots)
         if self.has_room(more):
-            return
+            return None
         expected = expected if self.most is None else min(expected, self.most // (2 * self.row_bytes))
         while wanted < 2 * max(self.rows + more, expected):
             wanted *= 2
         slots, base = _empty(wanted, self._words, self._threads), self._base(wanted if len(self.base) else 0)
-        if self.rows:
-            prim.rehash(self.slots, slots, self.base, base, np.uint64(wanted - 1), self.width)
-        old, self.slots, self.base = self.slots, slots, base
-        if self.rows:
-            for tell in self.moved:
-                tell(old)
+        if not self.rows:
+            return Larger(slots, base, ())
+        prim.rehash(self.slots, slots, self.base, base, np.uint64(wanted - 1), self.width)
+        return Larger(slots, base, [about(slots) for about in self.moving])
+
+    def take(self, larger: Larger) -> None:
+        """Have a larger array, to which nothing was added since it was made."""
+        self.slots, self.base = larger.slots, larger.base
+        for then in larger.then:
+            then()
 
     def load(self, layout: Layout, keys: Ints, values: Ints) -> None:
         """Put one state's keys and values in. What they hold is what they held at the start, once a slice has begun."""

@@ -9,7 +9,7 @@ table's number, the row's place there, and the row.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 
 import numpy as np
@@ -54,11 +54,19 @@ def release(kept, t, slots):  # type: ignore[no-untyped-def]
 
 
 @primitive()
-def follow(kept, t, slots, mask, width):  # type: ignore[no-untyped-def]
-    """Rows of table t have other places now."""
+def look_up(kept, t, slots, mask, width, places):  # type: ignore[no-untyped-def]
+    """Where rows of table t that were copied are in other slots."""
     for n in range(1, kept[0, 0] + 1):
         if kept[n, 0] == t:
-            kept[n, 1] = row_of(slots, mask, kept, n, _KEY, width)
+            places[n] = row_of(slots, mask, kept, n, _KEY, width)
+
+
+@primitive()
+def follow(kept, t, places):  # type: ignore[no-untyped-def]
+    """Rows of table t are there now."""
+    for n in range(1, kept[0, 0] + 1):
+        if kept[n, 0] == t:
+            kept[n, 1] = places[n]
 
 
 @primitive()
@@ -77,20 +85,22 @@ class Kept:
     """
 
     def __init__(self, tables: Sequence[HashTable], each: int) -> None:
-        self._tables, self._each = tables, each
+        self.tables, self._each = tables, each
         self._words = ROW + max((table.slots.shape[1] for table in tables), default=0)
         self.rows: Ints = np.zeros((1, self._words), np.int64)
-        self.on = False
+        self.on = self._as_now = False
         for number, table in enumerate(tables):
-            table.moved.append(partial(self._follow, number))
+            table.moving.append(partial(self._follow, number))
             table.written.append(partial(self.add, number))
 
-    def _follow(self, number: int, old: Ints) -> None:
-        table = self._tables[number]
-        follow(self.rows, number, table.slots, table.mask, table.width)
+    def _follow(self, number: int, slots: Ints) -> Callable[[], None]:
+        table, places = self.tables[number], np.zeros(int(self.rows[0, 0]) + 1, np.int64)
+        look_up(self.rows, number, slots, np.uint64(len(slots) - 1), table.width, places)
+        return lambda: follow(self.rows, number, places)
 
     def reserve(self, events: int) -> None:
         """Make room for what so many events may write."""
+        self._forget()
         used, most = int(self.rows[0, 0]) + 1, MOST // (8 * self._words)
         wanted = min(used + events * self._each, most)
         if not self.on or wanted <= len(self.rows):
@@ -99,36 +109,51 @@ class Kept:
         rows[:used] = self.rows[:used]
         self.rows = rows
 
+    def reserve_beside(self, events: int) -> None:
+        """The same while others read the tables, unless they take keys over."""
+        if all(table.mapped is None for table in self.tables):
+            self.reserve(events)
+
     def add(self, number: int, row: int) -> None:
         """Before Python writes a row."""
         if self.on:
             self.reserve(1)
-            keep(self.rows, number, self._tables[number].slots, row)
+            keep(self.rows, number, self.tables[number].slots, row)
 
     @property
     def whole(self) -> bool:
         """Whether every row that was written has its copy."""
-        return self.on and not self.rows[0, 1]
+        return self.on and (self._as_now or not self.rows[0, 1])
 
     def settle(self) -> None:
-        """What rows hold now is what they held."""
-        for number, table in enumerate(self._tables):
-            release(self.rows, number, table.slots)
+        """What rows hold now is what they held. Copies are forgotten only before the next write, which takes longer than readers should wait."""
         if not self.on:
             self.on, self.rows = True, np.zeros((_FIRST, self._words), np.int64)
-        self.rows[0] = 0
+        self._as_now = True
+
+    def _forget(self) -> None:
+        if self._as_now:
+            for number, table in enumerate(self.tables):
+                release(self.rows, number, table.slots)
+            self.rows[0] = 0
+            self._as_now = False
 
     def copy(self, number: int, row: int) -> Ints:
         """A row as it was, by its place now."""
-        table = self._tables[number].slots
-        if table[row, 0] & COPIED:
+        table = self.tables[number].slots
+        if not self._as_now and table[row, 0] & COPIED:  # in this order: `_forget` may run beside
             found: Ints = self.rows[int(copy_of(self.rows, number, row)), ROW : ROW + table.shape[1]]
             return found
         now: Ints = table[row]
         return now
 
+    def same(self, number: int) -> Ints:
+        """The rows of a table that are what they were."""
+        slots = self.tables[number].slots
+        return slots if self._as_now else slots[slots[:, 0] & COPIED == 0]
+
     def copies(self, number: int) -> Ints:
-        """All rows of a table that were written, as they were."""
-        rows = self.rows[1 : int(self.rows[0, 0]) + 1]
-        found: Ints = rows[rows[:, 0] == number, ROW : ROW + self._tables[number].slots.shape[1]]
+        """The others, as they were."""
+        rows = self.rows[1 : 1 if self._as_now else int(self.rows[0, 0]) + 1]
+        found: Ints = rows[rows[:, 0] == number, ROW : ROW + self.tables[number].slots.shape[1]]
         return found
