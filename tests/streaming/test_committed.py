@@ -221,6 +221,18 @@ def test_readers_are_not_kept_out_while_room_is_made(monkeypatch: pytest.MonkeyP
     assert found["release"] > 10
 
 
+def test_a_guard_that_is_not_waited_for() -> None:
+    guard = Guard()
+    with guard.at_once() as free:
+        assert free
+        with guard.at_once() as again:
+            assert not again
+    with guard, guard.at_once() as free:
+        assert not free
+    with guard.at_once() as free:
+        assert free
+
+
 class Hit(tl.Event):
     who: int
     size: int
@@ -261,6 +273,8 @@ def watch(run: Any, found: list[Any], stop: threading.Event) -> None:
         for name, asked in (("n", key), ("total", ()), ("known", key), ("sizes", key)):
             value, epoch = run.read(name, asked)
             found.append((name, asked, value, epoch))
+            if (seen := run.glance(name, asked)) is not None:
+                found.append((name, asked, *seen))
         rows, more, epoch = run.listed("n", 100)
         assert not more
         found.append(("n", None, dict(rows), epoch))

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from typing import Any, NoReturn, Protocol
 
 
@@ -21,6 +22,19 @@ class Guard:
 
     def __exit__(self, *error: object) -> None:
         self._held.release()
+
+    @contextmanager
+    def at_once(self) -> Iterator[bool]:
+        """The same without waiting: whether nobody else has it, or waits for it."""
+        has = self._next.acquire(blocking=False)
+        if has:
+            has = self._held.acquire(blocking=False)
+            self._next.release()
+        try:
+            yield has
+        finally:
+            if has:
+                self._held.release()
 
 
 class NeedsAll(Exception):

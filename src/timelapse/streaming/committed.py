@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
@@ -89,6 +89,18 @@ class Committed:
                     stores[spec.name] = PlainStore(late.taken())
                 values[at] = _looked_up(spec, stores[spec.name], key, epoch)
         return values, epoch
+
+    def glance(self, spec: StateSpec, key: Any) -> tuple[Any, Epoch | None] | None:
+        """What a state holds under one key, as `look` gives it; None where that takes waiting, or all of the state."""
+        now = self._now
+        if now is None:
+            return None
+        with nullcontext(True) if isinstance(now.opened, Closed) else now.opened.guard.at_once() as free:
+            if not free or self._now is not now:
+                return None
+            with suppress(NotKnown, NeedsAll):
+                return _looked_up(spec, now.former(spec), key, now.epoch), now.epoch
+        return None
 
     def some(self, spec: StateSpec, most: int) -> tuple[list[tuple[Any, Any]], Epoch | None]:
         """So many of its keys with what is stored under them, or all. Raises NotKnown."""

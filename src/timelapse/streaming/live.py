@@ -281,9 +281,7 @@ class Live(Reading):
                     raise self._loop.error
                 raise TimeoutError("the live run has ended before")
             if time.monotonic() > end:
-                raise TimeoutError(
-                    f"not within {timeout} seconds; the last epoch is {None if last is None else last.number}"
-                )
+                raise TimeoutError(f"not within {timeout} seconds; the last epoch: {last and last.number}")
             with self._loop.changed:
                 self._loop.changed.wait(0.05)
 
@@ -369,6 +367,10 @@ class Live(Reading):
         """The same, and the epoch of which it is."""
         found, epoch = self.look({name: [key]})
         return found[name][0], epoch
+
+    def glance(self, name: str, key: Any) -> tuple[Any, Epoch | None] | None:
+        """The same; None where an answer takes waiting."""
+        return self._need_head().committed.glance(self._state_spec(name), key)
 
     def look(self, asked: Mapping[str, Sequence[Any]]) -> tuple[dict[str, list[Any]], Epoch | None]:
         """What states hold under some keys, each as a handler would read it, all after the same epoch, and that epoch.

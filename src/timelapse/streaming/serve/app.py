@@ -179,7 +179,11 @@ class _App:
                 key = key_of(declared[name], json.loads(asked))
             except json.JSONDecodeError:
                 raise ValueError("the key is no JSON: a text has quotes, a tuple is a list") from None
-            value, epoch = await run_in_threadpool(self._run.read, name, key)
+            # Mostly it is there at once; another thread would wait for Python's lock, and this one for it.
+            found = self._run.glance(name, key)
+            if found is None:
+                found = await run_in_threadpool(self._run.read, name, key)
+            value, epoch = found
             return JSONResponse({"state": name, "key": plain(key), "value": plain(value), **_moment(epoch)})
         limit = min(MOST_LISTED, int(request.query_params.get("limit", "100")))
         rows, more, epoch = await run_in_threadpool(self._run.listed, name, limit)
