@@ -186,6 +186,11 @@ def test_a_file_that_fails_shows_its_own_traceback(tmp_path: Path, social: Path)
     assert "broken_a.py:3" in shown.err
     assert "ZeroDivisionError" in shown.err
     assert "importlib" not in shown.err
+    (tmp_path / "broken_c.py").write_text("import timelapse as tl\n\nx = tl.Nowhere\n")
+    shown = cli("replay", f"{tmp_path}/broken_c.py:X", social)
+    assert shown.err.startswith(f"TL805 {tmp_path}/broken_c.py:3"), (
+        shown.err
+    )  # not the library's line that raises
     (tmp_path / "broken_b.py").write_text("x = (\n")
     assert "broken_b.py:1" in cli("replay", f"{tmp_path}/broken_b.py:X", social).err
     (tmp_path / "broken_c.py").write_text("import not_installed_anywhere\n")

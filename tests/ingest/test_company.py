@@ -230,3 +230,51 @@ def test_init_writes_names_that_events_take_and_reads_days_and_commas(tmp_path: 
     shown = cli("log", tmp_path / "out" / "log", "--head", "1").out
     assert "c2nd=0" in shown
     assert "amount=0.5" in shown
+
+
+def test_init_takes_files_that_a_shell_has_listed(tmp_path: Path) -> None:
+    """`timelapse init tx_*.csv` without quotes: files whose names differ in numbers are one type's, others types of their own."""
+    for n in (1, 2):
+        (tmp_path / f"tx_{n}.csv").write_text("Tx ID,at,amount\n" + f"T{n},2026-10-01T00:00:00Z,2.50\n" * 20)
+    (tmp_path / "logins.csv").write_text("user,at\n" + "7,2026-10-01T00:00:00Z\n" * 20)
+    done = cli(
+        "init",
+        *(tmp_path / name for name in ("logins.csv", "tx_1.csv", "tx_2.csv")),
+        "--out",
+        tmp_path / "out",
+    )
+    assert done.code == 0, done.err
+    text = (tmp_path / "out" / "log.toml").read_text()
+    logins, tx = tomllib.loads(text)["source"]
+    assert (logins["type"], tx["type"]) == ("Logins", "Tx")
+    assert tx["files"] == [str(tmp_path / "tx_1.csv"), str(tmp_path / "tx_2.csv")]
+    assert '# unique = ["Tx_ID"]' in text
+    assert "money? then Annotated[Decimal, tl.scale(2)]" in (tmp_path / "out" / "events.py").read_text()
+    made = cli("ingest", tmp_path / "out" / "log.toml")
+    assert made.code == 0, made.err
+    assert Log.open(tmp_path / "out" / "log").count == 60
+    assert "--overwrite reads all files again" in cli("ingest", tmp_path / "out" / "log.toml").out
+
+
+def test_bad_rows_of_another_encoding_or_a_plain_decimal_say_what_helps(tmp_path: Path) -> None:
+    (tmp_path / "latin.csv").write_bytes("at,name\n2026-10-01T00:00:00Z,M\xfcller\n".encode("latin-1") * 2)
+    (tmp_path / "events.py").write_text(
+        "from decimal import Decimal\nfrom typing import Annotated\nimport timelapse as tl\n"
+        "class Named(tl.Event):\n    name: str\n"
+        "class Paid(tl.Event):\n    amount: Annotated[Decimal, tl.scale(2)]\n"
+    )
+    done = cli(
+        "ingest", tmp_path / "events.py", tmp_path / "log", f"Named={tmp_path}/latin.csv", "--ts", "at"
+    )
+    assert "TL414" in done.err
+    assert "iconv -f WINDOWS-1252 -t UTF-8" in done.err
+    (tmp_path / "paid.csv").write_text("at,amount\n2026-10-01T00:00:00Z,2.50\n")
+    (tmp_path / "log.toml").write_text(
+        'events = "events.py"\nlog = "log"\n[[source]]\ntype = "Paid"\nfiles = "paid.csv"\nts = "at"\n'
+        'compute = { amount = "cast(amount as decimal)" }\n'
+    )
+    assert "cast to decimal(18, 2)" in cli("ingest", tmp_path / "log.toml").err
+    (tmp_path / "log.toml").write_text(
+        (tmp_path / "log.toml").read_text().replace("as decimal", "as decimal(18, 2)")
+    )
+    assert cli("ingest", tmp_path / "log.toml").code == 0

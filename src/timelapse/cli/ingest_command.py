@@ -324,6 +324,7 @@ def _nothing_new(log: Log, *, as_json: bool) -> None:
     line(
         f"nothing new: {'the file is' if files == 1 else f'all {files:,} files are'} in {log.path} already, version {log.version}, {many(log.count, 'event', 'events')}"
     )
+    line(("where the definition has changed: ", "dim"), "--overwrite reads all files again")
 
 
 def _make(

@@ -33,7 +33,7 @@ def init(
         list[str],
         typer.Argument(
             metavar="[TYPE=]PATH...",
-            help="For each event type its files: a path, folder or glob.",
+            help="For each event type its files: a path, folder or glob. Files whose names differ by numbers are of one type.",
             show_default=False,
         ),
     ],
@@ -47,7 +47,7 @@ def init(
     """
     from timelapse.cli.console import line, print_json
     from timelapse.errors import Place, UsageError
-    from timelapse.ingest.looking import look
+    from timelapse.ingest.looking import look, type_name
 
     target = out.expanduser()
     events, definition = target / "events.py", target / "log.toml"
@@ -59,17 +59,17 @@ def init(
                 code="TL808",
                 hint="remove it, or choose another folder: --out",
             )
-    found: list[Looked] = []
+    wanted: dict[str, list[str]] = {}
     for one in data:
         name, equals, path_ = one.partition("=")
         named = bool(equals) and name.isidentifier() and not Path(one).exists()
-        found.append(look(path_ if named else one, name if named else None))
-    for looked in found:
-        if not looked.type.isidentifier() or [f.type for f in found].count(looked.type) > 1:
+        type_, place = (name, path_) if named else (type_name(one), one)
+        if not type_.isidentifier():
             raise UsageError(
-                f"{looked.type} is no name for the events of {looked.data}, or two have it", code="TL808",
-                hint=f"name them: {looked.type}1={shlex.quote(looked.data)}",
+                f"{type_} is no name for the events of {place}", code="TL808", hint=f"name them: Row={shlex.quote(place)}"
             )  # fmt: skip
+        wanted.setdefault(type_, []).append(place)
+    found = [look(places, type_) for type_, places in wanted.items()]
     target.mkdir(parents=True, exist_ok=True)
     texts = {events: events_text(found), definition: definition_text(found, target, log)}
     for path, text in texts.items():
@@ -142,7 +142,7 @@ def events_text(found: Sequence[Looked]) -> str:
                 *column.notes,
             ]
             if column.type == "float":
-                said.append("money? then tl.Decimal")
+                said.append("money? then Annotated[Decimal, tl.scale(2)]: docs/semantics.md#decimals")
             remark = f"  # {_comment('; '.join(said))}" if said else ""
             lines.append(f"    {name}: {column.type}{' | None' if column.missing else ''}{remark}")
         if not fields:
@@ -167,7 +167,9 @@ def definition_text(found: Sequence[Looked], folder: Path, log: str) -> str:
 def _source(one: Looked, folder: Path) -> Iterator[str]:
     yield "[[source]]"
     yield f'type = "{one.type}"'
-    yield f"files = {_text(_relative(one.data, folder))}  # {many(one.files, 'file', 'files')}; {one.rows:,} rows looked at"
+    places = [_text(_relative(place, folder)) for place in one.data]
+    files = places[0] if len(places) == 1 else f"[{', '.join(places)}]"
+    yield f"files = {files}  # {many(one.files, 'file', 'files')}; {one.rows:,} rows looked at"
     if one.guessed:
         yield f'format = "{one.format}"  # guessed from the first lines'
     if one.format == "text":
@@ -203,7 +205,8 @@ def _source(one: Looked, folder: Path) -> Iterator[str]:
         yield f"fields = {{ {', '.join(f'{name} = {_text(column)}' for name, column in fields)} }}"
     if len(lists := {c.name.partition("[]")[0] for c in one.columns if "[]" in c.name}) > 1:
         yield f"# to do: one list can be taken apart, and there are {len(lists)}"
-    keys = [name for name, column in _fields(one) if column.name.lower() == "id"]
+    own = {"id", f"{one.type}id".lower(), f"{one.type}_id".lower()}
+    keys = [name for name, column in _fields(one) if column.field.lower() in own]
     if keys:
         yield f'# unique = ["{keys[0]}"]  # rows that are sent twice count once'
     yield ""

@@ -115,7 +115,7 @@ def kernel_lines(e: Explanation) -> list[str]:
         refused = [h for h in p.handlers if not h.compiled]
         for h in refused:
             at = f" [{h.place}]" if h.place else ""
-            lines.append(f"    {h.handler}: {h.why}{at}")
+            lines.append(f"    {h.handler}: {h.why.removeprefix(f'{h.handler}: ')}{at}")
         rest = [h.handler for h in p.handlers if h.compiled]
         if refused and rest:
             lines.append(

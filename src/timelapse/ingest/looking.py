@@ -85,7 +85,8 @@ class Looked:
     """What was found of the files of one event type."""
 
     type: str
-    data: str
+    data: tuple[str, ...]
+    """Paths, folders or globs."""
     files: int
     format: Format
     rows: int
@@ -117,14 +118,14 @@ def _renamed(columns: Sequence[Seen], per_file: Sequence[dict[str, list[Any]]]) 
     return found
 
 
-def look(data: str, type_: str | None = None) -> Looked:
-    """What the files under a path, folder or glob hold. Raises IngestError where there are none, or they cannot be read."""
-    files = list_files([data])
+def look(data: Sequence[str], type_: str | None = None) -> Looked:
+    """What the files under paths, folders or globs hold. Raises IngestError where there are none, or they cannot be read."""
+    files = list_files(data)
     guessed = None if told_by_suffix(files) else _guessed(files[0])
-    format_ = guessed or format_of(Source(data), files)
+    format_ = guessed or format_of(Source(list(data)), files)
     chosen = [files[k] for k in sorted({(len(files) - 1) * n // max(1, _FILES - 1) for n in range(_FILES)})]
-    name = type_ or _type_name(data, files)
-    found = Looked(name, data, len(files), format_, 0, [], None, guessed=guessed is not None)
+    name = type_ or type_name(data[0])
+    found = Looked(name, tuple(data), len(files), format_, 0, [], None, guessed=guessed is not None)
     per_file: list[dict[str, list[Any]]] = []
     for file in chosen:
         if format_ in ("csv", "json", "text"):
@@ -167,10 +168,11 @@ def look(data: str, type_: str | None = None) -> Looked:
     return found
 
 
-def _type_name(data: str, files: Sequence[SourceFile]) -> str:
-    """`raw/logins-*.csv` are events of the type Logins."""
+def type_name(data: str) -> str:
+    """What the events under a path, folder or glob may be called: those of `raw/logins-*.csv` Logins. Raises IngestError for a glob of no file."""
     path = Path(data)
-    stem = path.name if path.is_dir() else Path(files[0].path if any(c in data for c in "*?[") else data).name
+    glob = not path.is_dir() and any(c in data for c in "*?[")
+    stem = Path(list_files([data])[0].path).name if glob else path.name
     plain = path.parent.name if stem.startswith("*") else stem
     words = [w for w in re.split(r"[^A-Za-z]+", re.split(r"[.=]", plain)[0]) if w]
     found = "".join(w[:1].upper() + w[1:] for w in words) or "Row"

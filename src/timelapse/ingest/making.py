@@ -17,7 +17,7 @@ from timelapse.errors import EventOrderError, IngestError, Place
 from timelapse.ids import DAY
 from timelapse.ingest import drift
 from timelapse.ingest.noticed import Noticed, lateness, warnings_of
-from timelapse.ingest.parse import OPEN_CELL
+from timelapse.ingest.parse import NOT_UTF8, OPEN_CELL
 from timelapse.ingest.prepare import types_of
 from timelapse.ingest.source import Source, no_source
 from timelapse.ingest.task import BadRow, TaskReport
@@ -208,8 +208,14 @@ def _too_many(
 def _remedy(shown: Sequence[BadRow], option: str) -> str:
     """What to do about bad rows; `option` allows more of them."""
     cells = "cells with line breaks need another format, JSON lines or Parquet, or their breaks taken out; "
-    several = any(bad.reason == OPEN_CELL for bad in shown)
-    return f"{cells if several else ''}fix the rows or how they are read; {option} allows a larger share"
+    found = ""
+    if any(bad.reason == OPEN_CELL for bad in shown):
+        found += cells
+    if any(bad.reason.endswith(NOT_UTF8) for bad in shown):
+        found += "files are read as UTF-8: `iconv -f WINDOWS-1252 -t UTF-8 OLD > NEW` converts one; "
+    if any("Rescaling Decimal" in bad.reason for bad in shown):  # Arrow's words
+        found += "an expression's `decimal` has no digits behind the point: cast to decimal(18, 2); "
+    return f"{found}fix the rows or how they are read; {option} allows a larger share"
 
 
 def _show(bad: BadRow) -> str:

@@ -25,6 +25,7 @@ from timelapse.ingest.private import NOT_KEPT
 from timelapse.ingest.texts import cells_of
 from timelapse.tables.rowhash import one_array, whole_array
 
+NOT_UTF8 = "is not UTF-8"
 OPEN_CELL = "a quoted cell does not end on its line: one line is one record"
 
 # --- lines ----------------------------------------------------------------------------------------------
@@ -59,7 +60,7 @@ def parse_lines(plan: Plan, lines: Lines) -> Batch:
         try:
             row = read(raw)
         except UnicodeDecodeError as error:
-            bad.append(Bad(number, f"byte {error.start + 1} is not UTF-8", show(raw)))
+            bad.append(Bad(number, f"byte {error.start + 1} {NOT_UTF8}", show(raw)))
             continue
         except Unfit as error:
             bad.append(Bad(number, str(error), show(raw)))

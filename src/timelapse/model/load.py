@@ -21,6 +21,7 @@ from timelapse.model.program import Program
 from timelapse.model.shadows import load_library, own_name, put_behind_library, rename, shadows
 from timelapse.store.places import local_path
 
+_LIBRARY = Path(__file__).parents[1]
 _FILES: set[str] = set()
 """Names of the modules that were loaded by their files' paths."""
 
@@ -268,8 +269,9 @@ def _import_failed(shown: str, error: BaseException) -> UsageError:
         and "importlib" not in Path(f.filename).parts
     ]  # fmt: skip
     text = "".join(traceback.format_list(frames)) + "".join(traceback.format_exception_only(error))
-    line = error.lineno if isinstance(error, SyntaxError) else frames[-1].lineno if frames else None
-    file = error.filename if isinstance(error, SyntaxError) else frames[-1].filename if frames else shown
+    own = [f for f in frames if not Path(f.filename).is_relative_to(_LIBRARY)] or frames
+    line = error.lineno if isinstance(error, SyntaxError) else own[-1].lineno if own else None
+    file = error.filename if isinstance(error, SyntaxError) else own[-1].filename if own else shown
     hint = "importing the file must work: python " + shown
     if isinstance(error, ModuleNotFoundError):
         hint = f"install {error.name}, or put {error.name}.py beside {shown}"
