@@ -115,16 +115,25 @@ _HERE = ("localhost", "127.0.0.1", "::1", "[::1]")
 
 
 def workers_python(spark: SparkSession) -> None:
-    """Under Spark Connect, have the workers of a server on this machine run this Python, unless the session says which.
+    """Have workers on this machine run this Python, unless the session or PYSPARK_PYTHON says which.
 
-    The server takes PYSPARK_PYTHON of its own environment, or any `python3`: that has no Timelapse, or another. A server elsewhere
-    is left as it is: this path means nothing there (TL513 says what to do).
+    A session that a user has made takes `python3` where PYSPARK_PYTHON is not set, and a server of Spark Connect what its own
+    environment has: that has no Timelapse, or another. Workers on other machines are left as they are: this path means nothing
+    there (TL513 says what to do).
     """
-    if not type(spark).__module__.startswith("pyspark.sql.connect"):
-        return
-    host = getattr(spark.client, "host", None)
-    if host in _HERE and spark.conf.get(_WORKERS, None) is None:
+    if _takes_any_python(spark) and spark.conf.get(_WORKERS, None) is None:
         spark.conf.set(_WORKERS, sys.executable)
+
+
+def _takes_any_python(spark: SparkSession) -> bool:
+    if type(spark).__module__.startswith("pyspark.sql.connect"):
+        return getattr(spark.client, "host", None) in _HERE
+    context = spark.sparkContext
+    return (context.master or "").startswith("local") and context.pythonExec == _ANY_PYTHON
+
+
+_ANY_PYTHON = "python3"
+"""What PySpark has workers run where PYSPARK_PYTHON says nothing."""
 
 
 def _not_py4j(record: logging.LogRecord) -> bool:
