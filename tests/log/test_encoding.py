@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import io
+import random
 from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 import timelapse as tl
 from timelapse.ids import INT64_MAX, INT64_MIN
-from timelapse.log.segment import write_events
+from timelapse.log.manifest import SegmentEntry
+from timelapse.log.segment import SegmentWriter, write_events
 from timelapse.log.types import event_types
 from timelapse.tables.parquet import differences, others
 
@@ -66,3 +70,45 @@ def test_random_numbers_hardly_take_more(tmp_path: Path) -> None:
     pq.write_table(table, path, use_dictionary=False, column_encoding=differences(table.schema))
     assert pq.read_table(path).equals(table)
     assert path.stat().st_size < 8.2 * len(numbers)
+
+
+class Texts(tl.Event):
+    text: str
+    maybe: str | None
+
+
+def _written(folder: Path, blocks: list[pa.Table]) -> SegmentEntry:
+    folder.mkdir()
+    writer = SegmentWriter(folder, "s", event_types([Texts]))
+    first = 0
+    for block in blocks:
+        ts = np.arange(first, first + block.num_rows)
+        writer.write(ts, np.zeros(len(ts), np.int64), {0: block})
+        first += block.num_rows
+    return writer.close()
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_codes_are_written_as_the_values_that_they_stand_for(tmp_path: Path, seed: int) -> None:
+    """Blocks with dictionaries that have more than occurs, another one each, or none; missing values, blocks without any: the same file."""
+    rng = random.Random(seed)
+    (kind,) = event_types([Texts])
+    plain, coded = [], []
+    for _ in range(4):
+        words = [f"w{rng.randrange(50)}" + "é" * rng.randrange(3) for _ in range(40)] + [""]
+        rows = rng.choice([1, 30, 700])
+        missing = rng.choice([0.0, 0.4, 1.0])
+        columns = [
+            pa.array([rng.choice(words) for _ in range(rows)], pa.large_string()),
+            pa.array([None if rng.random() < missing else rng.choice(words) for _ in range(rows)], pa.large_string()),
+        ]  # fmt: skip
+        plain.append(pa.table(columns, schema=kind.schema))
+        known = pa.array(rng.sample(sorted(set(words)), len(set(words))), pa.large_string())
+        codes = [pa.DictionaryArray.from_arrays(pc.index_in(c, known), known) for c in columns]
+        coded.append(pa.table(codes if rng.random() < 0.8 else columns, ["text", "maybe"]))
+    a, b = _written(tmp_path / "a", plain), _written(tmp_path / "b", coded)
+    assert (a.content, a.days, a.empty) == (b.content, b.days, b.empty)
+    assert [f.crc32 for f in a.files] == [f.crc32 for f in b.files]
+    (file,) = (tmp_path / "b").glob("*/*.parquet")
+    assert pq.read_table(file).select(["text", "maybe"]).cast(kind.schema).equals(pa.concat_tables(plain))
+    assert pq.read_schema(file).field("text").type == pa.large_string()

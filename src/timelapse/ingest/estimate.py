@@ -21,7 +21,7 @@ from timelapse.ingest.prepare import PACKED_FACTOR, Prepared, Task, read_task
 
 SAMPLES = 3
 """Samples of a source: at its beginning, in its middle, near its end."""
-_SAMPLE_BYTES = 256 << 10
+_SAMPLE_BYTES = 96 << 10
 """Bytes of text in a sample."""
 _UNPACKED = 16 << 20
 """So much of a compressed file is unpacked to see how much larger it becomes."""

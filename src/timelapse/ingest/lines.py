@@ -13,6 +13,7 @@ from timelapse.errors import IngestError, Place
 from timelapse.ingest.files import SourceFile
 
 PIECE_BYTES = 32 << 20
+_COUNTED = 64 << 10
 BLOCK_BYTES = 2 << 20
 _BOM = b"\xef\xbb\xbf"
 
@@ -52,8 +53,16 @@ def _from(piece: Piece) -> int:
 
 
 def line_ends(data: bytes) -> int:
-    """How many line ends there are: what `data.count` gives, in a fourth of the time where lines are short."""
-    return int(np.count_nonzero(np.frombuffer(data, np.uint8) == ord("\n")))
+    """How many line ends there are."""
+    return count_of(data, b"\n")
+
+
+def count_of(data: bytes, byte: bytes) -> int:
+    """What `data.count` of one byte gives, in a fourth of the time where it is frequent: piece by piece, so that what is made of each stays in the processor's cache."""
+    found = np.frombuffer(data, np.uint8)
+    return sum(
+        int(np.count_nonzero(found[lo : lo + _COUNTED] == byte[0])) for lo in range(0, len(found), _COUNTED)
+    )
 
 
 def whole_files(parts: Sequence[Piece]) -> list[Piece]:

@@ -18,7 +18,7 @@ from timelapse.ingest.batches import Bad, Batch, as_text, no_rows, of_columns, o
 from timelapse.ingest.convert import (
     plain,
 )
-from timelapse.ingest.lines import Lines, line_ends
+from timelapse.ingest.lines import Lines, count_of, line_ends
 from timelapse.ingest.objects import getter
 from timelapse.ingest.plan import Plan
 from timelapse.ingest.private import NOT_KEPT
@@ -108,7 +108,7 @@ def _quick_csv(plan: Plan, data: bytes, lines: int) -> dict[str, pa.Array] | Non
     quote = plan.quote.encode() if plan.quote else b""
     if len(plan.sep.encode()) != 1 or b"\r" in data or not data or (len(quote) > 1 and quote in data):
         return None
-    quotes = int(np.count_nonzero(np.frombuffer(data, np.uint8) == quote[0])) if len(quote) == 1 else 0
+    quotes = count_of(data, quote) if len(quote) == 1 else 0
     numbers = plan.numeric if b"x" not in data and b"X" not in data else {}
     enclosing: bool | None = None
     for kinds in [numbers, {}] if numbers else [{}]:

@@ -6,7 +6,9 @@ few row groups in all files.
 
 from __future__ import annotations
 
+import inspect
 import itertools
+from base64 import b64encode
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
@@ -24,9 +26,10 @@ from timelapse.log.manifest import ContentHash, FileEntry, SegmentEntry
 from timelapse.log.types import EventType
 from timelapse.model.events import Event
 from timelapse.store.parts import PartWriter
+from timelapse.tables.coded import coded_type, codes_of, fitted, is_coded
 from timelapse.tables.ordering import scattered, taker
 from timelapse.tables.parquet import differences
-from timelapse.tables.rowhash import both_lanes, one_array, seed_of
+from timelapse.tables.rowhash import both_lanes, seed_of
 from timelapse.tables.sharing import at_once
 
 I64 = npt.NDArray[np.int64]
@@ -36,6 +39,12 @@ BLOCK_BYTES = 64 << 20
 SEGMENT_EVENTS = 1024 * 1024
 _BESIDE = 16 * 1024
 """Smaller blocks are hashed behind being written."""
+_PAGES = (
+    {"max_rows_per_page": BLOCK_EVENTS}
+    if "max_rows_per_page" in inspect.signature(pq.ParquetWriter).parameters
+    else {}
+)
+"""Blocks are read as a whole: pages that end after 20,000 rows, as Arrow has them since it can say this, only take longer to write."""
 _INDEX = pa.field("_i", pa.int64(), nullable=False)
 _TS = pa.field("ts", pa.int64(), nullable=False)
 
@@ -94,13 +103,16 @@ class SegmentWriter:
                 self._beside,
                 len(places),
             )
-            given = table.select(kind.schema.names)
-            table = given.cast(kind.schema)
-            columns = [pa.array(self.count + places), pa.array(own_ts), *table.columns, *beside]
+            fields = {f.name: fitted(table[f.name], f.type) for f in kind.schema}
             rows[number] = len(places)
-            hashed = [pa.array(own_ts), *map(one_array, _hashed(given, table))]
-            whole = pa.table(columns, schema=file_schema(kind, self._beside))
-            write = partial(self._writer(number).write_table, whole, row_group_size=len(places))
+            writer = self._writer(number, [name for name, c in fields.items() if is_coded(c)])
+            stored = [
+                _stored(c, f.type) for c, f in zip(fields.values(), list(writer.schema)[2:], strict=False)
+            ]
+            columns = [pa.array(self.count + places), pa.array(own_ts), *stored, *beside]
+            hashed = [pa.array(own_ts), *fields.values()]
+            whole = pa.table(columns, schema=writer.schema)
+            write = partial(writer.write_table, whole, row_group_size=len(places))
             threads = self._threads if len(places) >= _BESIDE else 1
             cuts = [0, len(places) // 2, len(places)] if threads > 1 else [0, len(places)]
             hashes = [
@@ -121,8 +133,8 @@ class SegmentWriter:
                 days[firsts].tolist(), np.diff([*firsts.tolist(), len(days)]).tolist(), strict=True
             ):
                 per_day[day] = per_day.get(day, 0) + n
-            for name, column in zip(table.column_names, table.columns, strict=True):
-                self._count_empty(number, name, one_array(column), days)
+            for name, column in fields.items():
+                self._count_empty(number, name, column, days)
         mask = (1 << 64) - 1
         self._content = self._content.then(
             ContentHash(len(ts), (sums[0] & mask, sums[1] & mask), (placed[0] & mask, placed[1] & mask))
@@ -140,24 +152,29 @@ class SegmentWriter:
             for day, n in zip(*np.unique(days[found], return_counts=True), strict=True):
                 own[int(day)] = own.get(int(day), 0) + int(n)
 
-    def _writer(self, number: int) -> pq.ParquetWriter:
+    def _writer(self, number: int, coded: Sequence[str]) -> pq.ParquetWriter:
+        """The writer of a type's file; a new one takes these columns as codes of a dictionary, from the first block to the last."""
         if number not in self._writers:
             kind = self._types[number]
             # Dictionaries cost more to read than they save, but where values repeat and are long.
             wide = [f.name for f in kind.fields if f.type.arrow in (pa.large_string(), pa.large_binary())]
             wide += [name for name in self._beside if name == FILE]
             schema = file_schema(kind, self._beside)
+            given = pa.schema([f.with_type(coded_type(f.type)) if f.name in coded else f for f in schema])
             self._files[number] = PartWriter(self._folder / f"{kind.name}.parquet", lasting=True)
-            self._writers[number] = pq.ParquetWriter(
+            writer = self._writers[number] = pq.ParquetWriter(
                 self._files[number],
-                schema,
+                given,
                 compression="lz4",
                 use_dictionary=wide,
                 column_encoding=differences(schema),
                 write_statistics=["_i", "ts"],
                 version="2.6",
                 write_page_checksum=True,  # a bit that flips on the disk must not change a replay
+                store_schema=False,  # below: that of the values, however they came
+                **_PAGES,
             )
+            writer.add_key_value_metadata({"ARROW:schema": b64encode(schema.serialize()).decode()})
         return self._writers[number]
 
     def close(self) -> SegmentEntry:
@@ -176,11 +193,11 @@ class SegmentWriter:
         )  # fmt: skip
 
 
-def _hashed(given: pa.Table, stored: pa.Table) -> list[pa.ChunkedArray]:
-    """The columns of a block as they are hashed: texts by their dictionary, where they came with one, which takes less."""
-    return [
-        a if pa.types.is_dictionary(a.type) else b for a, b in zip(given.columns, stored.columns, strict=True)
-    ]
+def _stored(column: pa.Array, kind: pa.DataType) -> pa.Array:
+    """A column as its file takes it: as codes, or as values."""
+    if is_coded(column) and not pa.types.is_dictionary(kind):
+        return column.dictionary_decode()
+    return column.dictionary_encode() if pa.types.is_dictionary(kind) and not is_coded(column) else column
 
 
 def content_sums(hashed: list[pa.Array], places: I64, seed: int) -> list[tuple[int, int]]:
@@ -195,6 +212,10 @@ def content_sums(hashed: list[pa.Array], places: I64, seed: int) -> list[tuple[i
 
 def emptiness(column: pa.Array) -> npt.NDArray[np.bool_]:
     """In which rows a column holds nothing: None, an empty text, NaN."""
+    if is_coded(column):
+        codes, valid = codes_of(column)
+        own = np.append(emptiness(column.dictionary), False)[codes]  # one more: all rows may be None
+        return own if valid is None else own | ~valid
     missing = np.asarray(column.is_null()) if column.null_count else np.zeros(len(column), np.bool_)
     kind = column.type
     if pa.types.is_floating(kind):

@@ -27,7 +27,7 @@ KEY_SEED = 0x6B65795F68617368
 LANE_SALTS = (np.uint64(0x9E3779B97F4A7C15), np.uint64(0xC2B2AE3D27D4EB4F))
 NULL = np.uint64(0x27D4EB2F165667C5)
 NAN_BITS = np.uint64(0x7FF8000000000000)
-_BLOCK = 16384
+_BLOCK = 32768
 """Rows that are hashed at a time: what is computed in between stays in the processor's cache."""
 _EXCHANGES = 16
 
