@@ -17,10 +17,9 @@ A state is declared in a program's class, with its types: `sent: tl.Counter[int]
 `tl.Time`, decimals, or tuples of those; without a key a state is a single value. This page is written by
 `python -m timelapse.cli.kinds_page` from the kinds in `src/timelapse/kinds/`.
 
-An operation *reads* when its result depends on the state. What it *writes* is an effect; the table says what the effect
-does to what is stored under the key. Effects that compose let a slice add up what it does to a state that it does not
-know (strategy scan). Where one does not, the state runs slice after slice. Compiled kinds run as machine code; a pass
-that touches another kind runs as ordinary Python, with the same result.
+An operation *reads* when its result depends on the state. What it *writes* is an effect: a function of what is stored under the key.
+If all effects on a state compose exactly, slices run without knowing their start (strategy scan). If one does not, the state runs by key, or
+slice after slice. Compiled kinds run as machine code; a pass that touches another kind runs as ordinary Python, with the same result.
 
 `Money` below stands for a decimal with a declared scale: `Money = Annotated[Decimal, tl.scale(2)]`
 ([semantics.md](semantics.md)). It goes where an int goes: `tl.Sum[int, Money]`, `tl.Value[int, Money]`, `tl.Mean[int, Money]`.
@@ -37,7 +36,10 @@ _SIGNS = {
 
 def page() -> str:
     """The page's text."""
-    parts = [*_tables(), *(part for kind in kinds().values() for part in _kind(kind))]
+    modules: dict[str, list[type[State]]] = {}
+    for kind in kinds().values():
+        modules.setdefault(kind.__module__, []).append(kind)
+    parts = [*_tables(), *(part for own in modules.values() for part in _section(own))]
     return _HEAD + "".join(f"\n{part}" for part in parts)
 
 
@@ -49,7 +51,7 @@ def _tables() -> Iterator[str]:
         for declared, _, short in rows
     )
     yield (
-        "Each operation is a function from (presence, value) to (presence, value); what a slice does to a key is the "
+        "Each operation is a function from (presence, value) to (presence, value); what a slice does to a key (its *delta*) is the "
         "composition\nof its operations, which is again such a function of one of a few forms:\n"
     )
     yield "| kind | what a slice does to a key | composed exactly |\n|---|---|---|\n" + "".join(
@@ -62,20 +64,31 @@ def _declared(kind: type[State]) -> str:
     return (inspect.getdoc(kind) or "").split("`")[1].partition(" = ")[0].removeprefix("tl.")
 
 
-def _kind(kind: type[State]) -> Iterator[str]:
-    module = sys.modules[kind.__module__]
-    about, _, table = inspect.cleandoc(module.__doc__ or "").partition("\n\n")
-    yield f"## {kind.__name__}\n"
-    yield f"{inspect.getdoc(kind)}\n"
+def _section(own: list[type[State]]) -> Iterator[str]:
+    """What one module's kinds are; what its docstring says of their effects stands once."""
+    about, _, table = inspect.cleandoc(sys.modules[own[0].__module__].__doc__ or "").partition("\n\n")
+    yield f"## {' and '.join(kind.__name__ for kind in own)}\n"
+    for kind in own:
+        yield f"{inspect.getdoc(kind)}\n"
     yield f"{table.strip()}\n" if table else f"{about}\n"
-    yield "| operation | reads | writes |\n|---|---|---|\n" + "".join(
-        f"| `{_written(kind, name)}` | {_reads(op)} | {op.effect or ''} |\n" for name, op in kind.ops.items()
-    )
-    yield f"Compiled: {compiled(kind)}. `Run.state`: {kind.columns}.\n"
+    for kind in own:
+        yield _operations(kind, named=len(own) > 1)
 
 
-def _reads(op: Op) -> str:
-    return "every key" if op.all_keys else "yes" if op.reads else ""
+def _operations(kind: type[State], *, named: bool) -> str:
+    """The operations by what they do."""
+    by: dict[str, list[str]] = {"reads": [], "reads every key": [], "writes": [], "reads and writes": []}
+    for name, op in kind.ops.items():
+        by[_does(op)].append(f"`{_written(kind, name)}`")
+    rows = "".join(f"| {does} | {', '.join(written)} |\n" for does, written in by.items() if written)
+    head = f"| `{kind.__name__}` | |" if named else "| | |"
+    return f"{head}\n|---|---|\n{rows}| compiled | {compiled(kind)} |\n| columns of `Run.state` | {kind.columns} |\n"
+
+
+def _does(op: Op) -> str:
+    if op.effect:
+        return "reads and writes" if op.reads or op.all_keys else "writes"
+    return "reads every key" if op.all_keys else "reads"
 
 
 def _written(kind: type[State], name: str) -> str:

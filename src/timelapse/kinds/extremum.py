@@ -7,7 +7,7 @@
 | `del x[k]`, `discard(k)` | absent | absent |
 
 Ties keep the earlier value (it shows with -0.0 and 0.0). The identity is *absent*, never the
-default. NaN has no order and is refused. Delta and composition: `timelapse.tables.effects`.
+default. NaN has no order and is refused. Delta and composition: `timelapse.kinds.effects`.
 """
 
 from __future__ import annotations

@@ -7,7 +7,7 @@
 
 Who goes depends on what came before, so the counts of two slices do not make those of both: this state runs by key or
 slice after slice. No chance is in it. (The sketch of frequent items that `datasketches` has is
-not used: in a replay that stored it and read it again its total was once too low, 160 for 175; why was not found.)
+not used: stored and read again, its total can be too low.)
 
 A. Metwally, D. Agrawal, A. El Abbadi, Efficient Computation of Frequent and Top-k Elements in Data Streams (2005).
 """

@@ -8,7 +8,7 @@
 | `x[k] += n` (int, decimal) | default + n | v + n |
 | idiom `if c > x[k]: x[k] = c` | c if c > default, else absent | c if c > v, else v |
 
-Delta and composition: `timelapse.tables.effects`, one function of (presence, value) per key.
+Delta and composition: `timelapse.kinds.effects`, one function of (presence, value) per key.
 """
 
 from __future__ import annotations
