@@ -255,6 +255,7 @@ class Source:
 
     @property
     def paths(self) -> list[str]:
+        """The paths, folders and globs of a source of files; none of other sources."""
         if isinstance(self.data, str | Path):
             return [str(self.data)]
         return [str(p) for p in self.data] if isinstance(self.data, list | tuple) else []

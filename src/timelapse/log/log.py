@@ -279,10 +279,12 @@ class Log:
 
     @property
     def version(self) -> int:
+        """The number of this version of the log, from 1 on."""
         return self.manifest.version
 
     @property
     def count(self) -> int:
+        """Number of events, without those that `without`, `between` and `only` leave out."""
         return self.manifest.count - len(self.left_out)
 
     def __len__(self) -> int:

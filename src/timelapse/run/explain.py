@@ -88,8 +88,8 @@ def explain(
     """Explain how a program would be replayed: states, dependencies, stages, strategies, costs, and what is not seen.
 
     `log` is a tl.Log (or anything that counts its events): costs are then weighted with its event counts, seconds are
-    predicted, and what will be compiled is said for a log of this size. `slices`, `cores` and `force` are as for
-    `replay`; `cores` defaults to this machine's, and the plan then to that of a replay without further options. Raises UsageError for something that is not a program or a log,
+    predicted, and what will be compiled is said for a log of this size. `slices` is as for `replay`, `force` is its `strategy`. Without `cores`
+    it is the plan of a replay on this machine. Raises UsageError for something that is not a program or a log,
     PlanError for a forced strategy that is not exact.
     """
     from timelapse.analysis import analyse

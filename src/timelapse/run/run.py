@@ -108,6 +108,7 @@ class Run:
 
     @property
     def slices(self) -> int:
+        """Number of time slices."""
         return len(self._manifest.cuts) - 1
 
     @property
@@ -135,10 +136,7 @@ class Run:
 
     @property
     def digest(self) -> str:
-        """32 hex digits over all outputs and rejections and their places; equal for equal results.
-
-        It does not depend on slices, cores, machines or retries.
-        """
+        """32 hex digits over all outputs and rejections and their places: the same for any slices, cores, machines and retries."""
         return self._manifest.digest
 
     @property
@@ -158,6 +156,7 @@ class Run:
 
     @property
     def rejected_count(self) -> int:
+        """Number of rejected events."""
         return self._manifest.rejected
 
     @property
@@ -268,12 +267,15 @@ class Run:
 
     @property
     def quarantined_count(self) -> int:
+        """Number of events that were taken out because a handler raised."""
         return self._manifest.quarantined or 0
 
     def stored_rejected(self, columns: Sequence[str] | None = None, *, at: int | None = None) -> pa.Table:
+        """Rejected events in the stored columns; `columns` and `at` as for `stored`."""
         return self._data.rejected(columns, at)
 
     def stored_quarantined(self) -> pa.Table:
+        """Events that were taken out, in the stored columns."""
         return self._data.quarantined()
 
     def _record(self, record: type[Record] | str) -> tuple[str, pa.Schema]:

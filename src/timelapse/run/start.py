@@ -93,8 +93,8 @@ def replay(
     (default: chosen by size and cores). `engine`: "spark" runs all passes as tasks of Spark, on the session that is given or active, or on
     one that is started; "local" never starts or uses Spark; "auto" chooses. `spark` is the session to use; None takes the active one, or
     starts a local one where that is worth its start; False stays in this process. A local session is not used
-    for a plan with a single task. `strategy` forces "chain",
-    "staged", or strategies by state. `until` (microseconds UTC, ISO 8601 text or a datetime) is the time to which the clock goes on
+    for a plan with a single task. `strategy` forces "chain" (one pass in log order), "staged" (time slices), "scan", "by key" or "iterate" for all
+    states, or strategies by state: `{"sent": "chain"}`. `until` (microseconds UTC, ISO 8601 text or a datetime) is the time to which the clock goes on
     after the last event: everything due until then happens.
 
     `start_from` is a run (tl.Run, or its folder) of the same program and parameters: the replay goes on where that ended. `log` is then
@@ -116,7 +116,7 @@ def replay(
 
     Raises HandlerError naming the first event in log order at which a handler raised,
     TooManyQuarantined, ImpureProgram when a handler reads a clock, randomness or the like (unless `allow_impure`),
-    Cancelled on Ctrl-C. After an error nothing is left at `out`.
+    Cancelled on Ctrl-C; UsageError for arguments that do not fit, LogError for a log that is not whole, PlanError for a strategy that is not exact. After an error nothing is left at `out`.
     """
     settings = Settings(
         slices, strategy, progress or default_progress(), allow_impure, overwrite, cache, quarantine,

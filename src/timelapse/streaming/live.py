@@ -238,7 +238,7 @@ _CHANGES = 20
 class Live(Reading):
     """A live run that goes on in the background. Use it with `with`: it is stopped at the end.
 
-    What it has put out is read as of its last committed epoch (`outputs`, `digest`), its states between epochs (`state`).
+    What it has put out (`outputs`, `digest`) and its states (`state`, `look`) are read as of its last committed epoch.
     """
 
     def __init__(self, place: LivePlace, program: Program, loop: Loop) -> None:

@@ -379,6 +379,7 @@ class Push(LiveSource):
 
     @property
     def ended(self) -> bool:
+        """Whether it was closed, and all that was sent has been read."""
         done = self._closed.is_set() and (self._thread is None or not self._thread.is_alive())
         return done and self.at_end(ONE)
 
