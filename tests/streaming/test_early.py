@@ -14,7 +14,7 @@ import pytest
 import timelapse as tl
 from tests.depth import deep
 from tests.streaming.simulator import Disk, SimulatedPlace
-from tests.streaming.test_head import Hit, Mark, Plain, Seen, Timed, World, declare, opened, packs
+from tests.streaming.test_head import Hit, Mark, Plain, Seen, Timed, World, checkpoint, declare, opened, packs
 from timelapse.errors import UsageError
 from timelapse.model.program import as_program
 from timelapse.run import run_serial
@@ -23,6 +23,7 @@ from timelapse.streaming.early import Copies, EarlyResults
 from timelapse.streaming.head import Head
 from timelapse.streaming.rows import Batch
 from timelapse.streaming.rules import Rules
+from timelapse.streaming.running import Saving
 from timelapse.streaming.serve.status import metrics, status
 from timelapse.streaming.sums import digest_of
 
@@ -86,6 +87,7 @@ def test_they_are_what_the_serial_loop_has_and_change_nothing(
         world, disk = World.of(rng, 40, 8), Disk()
         made = as_program(program)
         copies, results = None, None
+        savings: dict[Head, Saving] = {}
         head: Head | None = None
         for _ in range(400):
             place: Any = SimulatedPlace(disk, random.Random(0))
@@ -107,7 +109,7 @@ def test_they_are_what_the_serial_loop_has_and_change_nothing(
                 assert rows == expected(made, disk, head), epoch.number
                 results.show(found)
             if rng.random() < 0.3:
-                head.checkpoint()
+                checkpoint(head, savings, rng)
             if ended:
                 break
             if rng.random() < 0.1:

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -30,6 +31,7 @@ from timelapse.streaming.head import Head
 from timelapse.streaming.pack import Pack, hash_of
 from timelapse.streaming.rows import Bad, Batch
 from timelapse.streaming.rules import Rules
+from timelapse.streaming.running import Saving
 from timelapse.streaming.streams import Limits, StreamEntry
 from timelapse.streaming.sums import digest_of
 
@@ -269,6 +271,19 @@ def check(disk: Disk, world: World, program: tl.Program, rules: Rules) -> Epoch:
     return last
 
 
+def checkpoint(head: Head, savings: dict[Head, Saving], rng: random.Random) -> None:
+    """Write one, or begin one that is written some epochs later; it may fail then."""
+    begun = savings.pop(head, None)
+    if begun is not None:
+        with suppress(OSError, StorageError):
+            begun.write()
+        begun.done()
+    elif rng.random() < 0.5:
+        head.checkpoint()
+    elif (saving := head.saving()) is not None:
+        savings[head] = saving
+
+
 def drive(
     world: World,
     disk: Disk,
@@ -284,6 +299,7 @@ def drive(
     """Run heads over a world until everything is read and committed, however often they die."""
     rng, told = world.rng, list[str]()
     heads: list[Head | None] = [None] * rivals
+    savings: dict[Head, Saving] = {}
     ended = False
     for _ in range(5_000):
         number = rng.randrange(rivals)
@@ -298,7 +314,7 @@ def drive(
             ended = world.done(positions)
             head.epoch(world.batches(positions), 1_000, ended=ended)
             if rng.random() < 0.3:
-                head.checkpoint()
+                checkpoint(head, savings, rng)
             if rng.random() < 0.1:
                 compact(place, program)
                 collect(place, corrected=rules.late == "correct", horizon=rules.horizon)

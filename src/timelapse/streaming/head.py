@@ -42,7 +42,7 @@ from timelapse.streaming.place import RunPlace
 from timelapse.streaming.recovery import Recovery, begun_in
 from timelapse.streaming.rows import Batch, bad_rows, late_as_asked, parted
 from timelapse.streaming.rules import Rules
-from timelapse.streaming.running import Closed, Running
+from timelapse.streaming.running import Closed, Running, Saving
 from timelapse.streaming.spread import Spread
 from timelapse.streaming.stand import Stand
 from timelapse.streaming.streams import Partition, StreamEntry, admit
@@ -469,30 +469,28 @@ class Head:
     def checkpoint(self) -> str | None:
         """Write what was done to states since the last checkpoint. Returns its name; None where there is nothing to write, or what
         was done is not committed. Raises OSError and StorageError, after which the next one has what this one lacks."""
+        saving = self.saving()
+        return None if saving is None else saving.now()
+
+    def saving(self) -> Saving | None:
+        """The same, still to be written: in any thread, while epochs are made. Then this takes note (Saving.done)."""
         about = self.here()
         if not self._recovery.restorable or about is None or self.torn:
             return None
         if self.on.checkpoint and not self._place.exists(self.on.checkpoint):
             self._begin_kernel(compiled=True)  # removed while this followed or corrected (collecting.py)
         try:
-            return self.on.save(self._place, about)
+            return self.on.saving(self._place, about)
         except Abandoned as why:
             self.give_up(why)
-            return self.on.save(self._place, about)
+            return self.on.saving(self._place, about)
 
     def renew(self) -> bool:
         """After a checkpoint: make the kernel anew where it holds far more texts than it began with. Whether it was."""
-        if isinstance(self.on.opened, Closed) or self.on.unsaved:
-            return False
-        if self.kernel.text_bytes <= self._texts + FORGOTTEN:
+        if isinstance(self.on.opened, Closed) or self.kernel.text_bytes <= self._texts + FORGOTTEN:
             return False
         self._begin_kernel(compiled=True)
         return True
-
-    @property
-    def changes_since(self) -> int:
-        """How many checkpoints there are since a whole one."""
-        return self.on.changes
 
     def whole_at(self, name: str) -> None:
         """A whole checkpoint was written that has all up to the checkpoint of this name."""

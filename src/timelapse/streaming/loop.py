@@ -17,8 +17,6 @@ from timelapse.model.program import Program
 from timelapse.progress import Progress
 from timelapse.store.waiting import AWAY, while_not
 from timelapse.streaming import lease
-from timelapse.streaming.checkpoints import compact
-from timelapse.streaming.collecting import collect
 from timelapse.streaming.correcting import Corrector
 from timelapse.streaming.early import EarlyResults
 from timelapse.streaming.filters import Refiltering
@@ -27,6 +25,7 @@ from timelapse.streaming.head import Head
 from timelapse.streaming.health import Committed, Health
 from timelapse.streaming.place import RunPlace
 from timelapse.streaming.rows import Batch
+from timelapse.streaming.saving import Saver
 from timelapse.streaming.sinks.base import Follower
 from timelapse.streaming.sources.base import LiveSource
 from timelapse.streaming.sources.push import Push
@@ -40,8 +39,6 @@ MOST_WAITING = 4 << 30
 """Bytes of rows that may wait for completeness before sources are no longer asked."""
 _LOOK = 0.05
 """Seconds after which sources that do not say when rows come are asked again, where an epoch waits for rows."""
-_WHOLE_AFTER = 8
-"""After so many checkpoints of changes a whole one is written."""
 _FOLLOW = 0.2
 """Seconds after which a standby looks for further epochs."""
 _BEHIND = 30.0
@@ -97,7 +94,7 @@ class Loop:
         self.cleanup: Callable[[], None] = lambda: None
         """Called when all has ended."""
         self._last_rows: dict[tuple[int, str], float] = {}
-        self._compacting: threading.Thread | None = None
+        self._saver = Saver(place, program, timing.checkpoint, self.health, progress, self._stop.is_set)
         self._full_since: float | None = None
         self._full_rows = 0
         self._asked = MOST_ROWS
@@ -175,9 +172,7 @@ class Loop:
             self.early.stop()
         if state in ("stopped", "ended") and self.health.state != "standby":
             try:
-                self._checkpoint()
-                if self._compacting is not None:
-                    self._compacting.join()
+                self._saver.last(self.head, self.lock)
             except (OSError, TimelapseError) as error:
                 self._progress.note(f"the last checkpoint was not written: {error}")
         for sink in self.sinks:
@@ -216,7 +211,7 @@ class Loop:
         for sink in self.sinks:
             sink.thread.start()
         self.health.state = "running"
-        self._last_checkpoint = time.monotonic()
+        self._saver.begin()
         with self.changed:
             self.changed.notify_all()
 
@@ -289,8 +284,7 @@ class Loop:
             self._waited()
             if self.early is not None:
                 self.early.step(head, self.lock)
-            if time.monotonic() - self._last_checkpoint > self._timing.checkpoint:
-                self._checkpoint()
+            self._saver.step(head, self.lock)
             if ended:
                 self._keep_up(full=False, ended=True)
                 self._end("ended")
@@ -442,43 +436,6 @@ class Loop:
             follow(epoch, self.head.sections)
         with self.changed:
             self.changed.notify_all()
-
-    def _checkpoint(self) -> None:
-        head = self.head
-        if head is None:
-            return
-        self._last_checkpoint = time.monotonic()
-        try:
-            with self.lock:
-                name = head.checkpoint()
-                if name is not None and head.renew():
-                    self._progress.note(
-                        "the program was loaded anew from its checkpoint, to forget texts of the past"
-                    )
-        except (OSError, StorageError) as error:
-            self._progress.note(f"a checkpoint was not written, the next one will have it: {error}")
-            return
-        if name is None:
-            return
-        self.health.checkpoints += 1
-        if head.changes_since >= _WHOLE_AFTER and (
-            self._compacting is None or not self._compacting.is_alive()
-        ):
-            self._compacting = threading.Thread(
-                target=self._compact, args=(name,), name="timelapse-compact", daemon=True
-            )
-            self._compacting.start()
-
-    def _compact(self, name: str) -> None:
-        try:
-            assert self.head is not None
-            with while_not(self._stop.is_set):
-                compact(self._place, self._program, self.head.base)
-                self.head.whole_at(name)
-                rules = self.head.rules
-                collect(self._place, corrected=rules.late == "correct", horizon=rules.horizon)
-        except (OSError, StorageError) as error:
-            self._progress.note(f"checkpoints were not put together: {error}")
 
     def _wait(self, what: str, seconds: float) -> None:
         """An epoch cannot be written: wait, and say so."""

@@ -223,7 +223,7 @@ class Recovery:
 
         return replace(
             running, opened=Closed(stand, make, given_up, before.compiled, before.why_python), checkpoint="", changes=0,
-            whole=(number, stand), unsaved=[], parts=None,
+            whole=(number, stand), unsaved=[], written=None, parts=None,
         )  # fmt: skip
 
     def around(self, start: Epoch | None, reaching: int, last: Epoch, ts: int) -> tuple[Taken, Taken]:

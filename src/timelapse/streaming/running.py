@@ -63,6 +63,8 @@ class Running:
     """Where it stood at the end of an epoch from which it ran, and of which there is no checkpoint: it needs a whole one first."""
     unsaved: list[tuple[Checkpoint, PassResult]] = field(default_factory=list)
     """What was done to states since the newest checkpoint, as far as the program was asked: one checkpoint that is not written yet, or none."""
+    written: tuple[Checkpoint, PassResult] | None = None
+    """What comes before that, and is being written."""
     parts: list[tuple[PassResult, int]] | None = None
     """The same since `basis` was asked for, part by part, for who keeps the stand that it gives; None where nobody does."""
 
@@ -105,7 +107,8 @@ class Running:
         if about is not None:
             self.ask(about)
         whole, checkpoint = self.whole, self.checkpoint
-        parts = [(changes, about.complete) for about, changes in self.unsaved]
+        written = [] if self.written is None else [self.written]
+        parts = [(changes, about.complete) for about, changes in (*written, *self.unsaved)]
 
         def make() -> Stand:
             if whole is not None:
@@ -128,23 +131,78 @@ class Running:
             changes = both(self.opened.program, self.unsaved.pop()[1], changes)
         self.unsaved.append((about, changes))
 
-    def save(self, place: RunPlace, about: Checkpoint) -> str:
-        """Write a checkpoint of this moment. Returns its name. Raises Abandoned, OSError, StorageError, after which the next one has what this one lacks."""
+    def saving(self, place: RunPlace, about: Checkpoint) -> Saving:
+        """A checkpoint of this moment, which is still to be written: one at a time. Raises Abandoned."""
         if not isinstance(self.opened, Closed):
             self.ask(about)
+        self._take_back()
+        self.written = self.unsaved.pop() if self.unsaved else None
+        return Saving(self, place, about, self.checkpoint, self.whole, self.noted, self.written)
+
+    def saved(self, saving: Saving) -> None:
+        """A checkpoint was written, or as much of it as could be: the next one has what this one lacks."""
+        if saving.base:
+            self.checkpoint, self.noted = saving.base
+            self.whole, self.changes = None, 0
+        if saving.name:
+            self.checkpoint, self.changes = saving.name, self.changes + 1
+            self.written = None
+        self._take_back()
+
+    def _take_back(self) -> None:
+        """What was to be written is not."""
+        if self.written is None:
+            return
+        about, changes = self.written
+        if self.unsaved:
+            assert isinstance(self.opened, OpenKernel)
+            about, later = self.unsaved.pop()
+            changes = both(self.opened.program, changes, later)
+        self.unsaved.append((about, changes))
+        self.written = None
+
+
+@dataclass
+class Saving:
+    """A checkpoint that is being written: what was done to states since `parent`, and `whole` before it where that is not on disk yet."""
+
+    running: Running
+    place: RunPlace
+    about: Checkpoint
+    parent: str
+    whole: tuple[int, Stand] | None
+    noted: tuple[int, list[tuple[int, str]]]
+    changes: tuple[Checkpoint, PassResult] | None
+    name: str = ""
+    base: tuple[str, tuple[int, list[tuple[int, str]]]] | None = None
+    """The name of the whole one, once it is written, and what it has of what sources note."""
+
+    def write(self) -> None:
+        """Write it, in any thread, while the program goes on. Raises OSError, StorageError."""
+        place = self.place
         if self.whole is not None:
             (number, stand), (upto, notes) = self.whole, self.noted
             notes = [*notes, *checkpoints.noted(place, upto + 1, number)]
             base = msgspec.structs.replace(
-                about, epoch=number, hash=chain.read_epoch(place, number).hash, complete=stand.complete or 0, whole=True,
+                self.about, epoch=number, hash=chain.read_epoch(place, number).hash, complete=stand.complete or 0, whole=True,
                 seen=[part.end for part in stand.seen], notes=notes, noted=True,
             )  # fmt: skip
-            self.checkpoint, _ = checkpoints.write_whole(place, base, stand)
-            self.whole, self.changes, self.noted = None, 0, (number, notes)
-        if self.unsaved:
-            about, changes = self.unsaved[0]
-            about = msgspec.structs.replace(about, parent=self.checkpoint)
-            self.checkpoint, _ = checkpoints.write_changes(place, about, changes)
-            self.changes += 1
-            self.unsaved.clear()
-        return self.checkpoint
+            self.parent, _ = checkpoints.write_whole(place, base, stand)
+            self.base = self.parent, (number, notes)
+        if self.changes is not None:
+            about, changes = self.changes
+            about = msgspec.structs.replace(about, parent=self.parent)
+            self.name, _ = checkpoints.write_changes(place, about, changes)
+
+    def done(self) -> str:
+        """It was written, or could not be: the program takes note, in the thread that runs it. Returns the name of its newest checkpoint."""
+        self.running.saved(self)
+        return self.running.checkpoint
+
+    def now(self) -> str:
+        """Both at once."""
+        try:
+            self.write()
+        finally:
+            self.done()
+        return self.running.checkpoint
