@@ -27,9 +27,9 @@ CHILD = """
 import sys, json, threading, time
 import timelapse as tl
 from benchmarks.live_kills_program import Tally, Web, App
-folder, out, standby = sys.argv[1:4]
+folder, out, standby, early = sys.argv[1:5]
 run = tl.live(Tally, {Web: folder + "/web", App: folder + "/app.jsonl"}, out, trigger="3ms", checkpoint="40ms", ahead=None, idle="200ms",
-              lateness="30ms", standby=standby or None)
+              lateness="30ms", standby=standby or None, early=early or None)
 while run.health.state in ("starting", "standby"):
     time.sleep(0.002)
 print("begun", flush=True)
@@ -58,6 +58,7 @@ def main() -> None:
     parser.add_argument("--kills", type=int, default=100)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--standby", action="store_true")
+    parser.add_argument("--early", default="", help="compute early results so often meanwhile")
     parser.add_argument(
         "--pause", type=float, default=2.0, help="seconds at most between two looks at whom to kill"
     )
@@ -70,7 +71,7 @@ def main() -> None:
 
     def start(standby: str) -> subprocess.Popen[bytes]:
         return subprocess.Popen(
-            [sys.executable, "-c", CHILD, str(folder), str(out), standby],
+            [sys.executable, "-c", CHILD, str(folder), str(out), standby, args.early],
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
         )

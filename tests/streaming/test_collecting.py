@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import time
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,7 @@ import pytest
 import timelapse as tl
 from tests.streaming.test_asking import Adding, Put
 from tests.streaming.test_live import FAST
-from timelapse.streaming import loop
+from timelapse.streaming import saving
 from timelapse.streaming.collecting import _spread, collect
 from timelapse.streaming.format import CHECKPOINTS, Checkpoint
 from timelapse.streaming.pack import header
@@ -32,7 +33,13 @@ def ran(out: Path, first: int, count: int, **options: Any) -> Reading:
     ) as run:
         for n in range(first, first + count):
             push.send([Put(who=n % 3, size=n % 5, ts=1000 + 10 * n)])
-            run.until(lambda e, ts=1000 + 10 * n - 1: e.complete is not None and e.complete >= ts)  # type: ignore[misc]
+            epoch = run.until(lambda e, ts=1000 + 10 * n - 1: e.complete is not None and e.complete >= ts)  # type: ignore[misc]
+            if epoch.begin is None:
+                continue  # nothing was processed
+            before, end = run.health.checkpoints, time.monotonic() + 60
+            while run.health.checkpoints < before + 2:  # the second was begun after these rows
+                assert time.monotonic() < end
+                time.sleep(0.001)
         push.close()
         run.wait()
     return Reading.open(out)
@@ -60,7 +67,7 @@ def test_what_is_kept_lies_further_and_further_apart(horizon: int | None) -> Non
 
 def test_a_run_keeps_few(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A run of many checkpoints keeps two whole ones and what came since; it goes on from them, also where the newest is damaged."""
-    monkeypatch.setattr(loop, "_WHOLE_AFTER", 2)
+    monkeypatch.setattr(saving, "_WHOLE_AFTER", 2)
     out = tmp_path / "out"
     ran(out, 0, 60)
     collect(LocalPlace(out), corrected=False)
@@ -83,7 +90,7 @@ def test_a_run_keeps_few(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
 
 def test_corrections_find_one_from_before_their_rows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Late rows of long ago are put into their places from a checkpoint of about then; those beyond the horizon need none."""
-    monkeypatch.setattr(loop, "_WHOLE_AFTER", 1)
+    monkeypatch.setattr(saving, "_WHOLE_AFTER", 1)
     out, late = tmp_path / "out", {"late": "correct", "correct_every": "1ms", "correct_within": None}
     ran(out, 0, 80, **late)
     assert len(list((out / CHECKPOINTS).iterdir())) < 40

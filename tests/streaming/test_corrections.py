@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import random
 from collections import Counter
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +25,9 @@ from timelapse.streaming.checkpoints import compact
 from timelapse.streaming.collecting import collect
 from timelapse.streaming.correction import refuse_seq
 from timelapse.streaming.format import Epoch
+from timelapse.streaming.head import Head
 from timelapse.streaming.live import Live
+from timelapse.streaming.pack import Pack
 from timelapse.streaming.reading import Reading
 from timelapse.streaming.rules import Rules
 from timelapse.streaming.sinks.callback import Callback
@@ -76,6 +79,24 @@ def place_of(row: Row) -> tuple[int, int, int]:
     return row.stream, int(row.partition), row.offset
 
 
+def newest_journal(whole: Sequence[Pack[Epoch]]) -> list[tuple[Any, ...]]:
+    """The newest version of the journal, from the epochs: seq, place, time, who, and the size of a Hit."""
+    inserted = Inserted(TYPES)
+    inserted.add_all([p for p in whole if p.about.correction is not None])
+    found: list[tuple[Any, ...]] = []
+    before = None
+    for pack in whole:
+        if pack.about.correction is None and pack.about.complete is not None:
+            taken = journalled(TYPES, pack, inserted, before, len(found))
+            before = pack.about.complete
+            found += [
+                (r["seq"], r["@stream"], r["@partition"], r["@offset"], r["ts"], r["who"], r.get("size"))
+                for table in taken.tables.values()
+                for r in table.to_pylist()
+            ]
+    return found
+
+
 def check(disk: Disk, world: World, program: tl.Program, rules: Rules, *, quarantine: bool = False) -> Epoch:
     """All that must hold at the end."""
     rows, doubtful = expected(world, rules)
@@ -93,19 +114,7 @@ def check(disk: Disk, world: World, program: tl.Program, rules: Rules, *, quaran
     rows = [r for r in rows if place_of(r) not in aside]
     rows.sort(key=lambda r: (r.ts, number[r.stream], r.stream, int(r.partition), r.offset))
     # The journal as the epochs have it, version after version.
-    inserted = Inserted(TYPES)
-    inserted.add_all([p for p in whole if p.about.correction is not None])
-    found: list[tuple[Any, ...]] = []
-    before = None
-    for pack in whole:
-        if pack.about.correction is None and pack.about.complete is not None:
-            taken = journalled(TYPES, pack, inserted, before, len(found))
-            before = pack.about.complete
-            found += [
-                (r["seq"], r["@stream"], r["@partition"], r["@offset"], r["ts"], r["who"], r.get("size"))
-                for table in taken.tables.values()
-                for r in table.to_pylist()
-            ]
+    found = newest_journal(whole)
     wanted = [(n, *place_of(r), r.ts, r.who, r.size if r.stream < 2 else None) for n, r in enumerate(rows)]
     assert sorted(found) == wanted
     assert last.end_seq == len(rows)
@@ -142,9 +151,9 @@ def check(disk: Disk, world: World, program: tl.Program, rules: Rules, *, quaran
 
 def drive(
     world: World, disk: Disk, program: tl.Program, rules: Rules, *, crash: float = 0.0, trouble: float = 0.0, rivals: int = 1,
-    often: float = 0.15,
+    often: float = 0.15, watch: Callable[[Head], None] = lambda _: None,
 ) -> int:  # fmt: skip
-    """Run heads over a world until everything is read, committed and corrected. Returns how many corrections were tried."""
+    """Run heads over a world until everything is read, committed and corrected. Returns how many corrections were tried. `watch` is called behind each epoch."""
     rng, told, tried = world.rng, list[str](), 0
     heads: list[Any] = [None] * rivals
     begun: list[Any] = [None] * rivals
@@ -167,6 +176,7 @@ def drive(
             elif begun[number] is None and (rng.random() < often or ended) and (plan := head.plan()):
                 begun[number] = head.prepare(plan)
                 tried += 1
+            watch(head)
             if rng.random() < 0.3:
                 head.checkpoint()
             if rng.random() < 0.1:

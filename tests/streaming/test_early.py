@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import random
 import time
+from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 import timelapse as tl
 from tests.depth import deep
 from tests.streaming.simulator import Disk, SimulatedPlace
+from tests.streaming.test_corrections import check, drive, newest_journal
 from tests.streaming.test_head import Hit, Mark, Plain, Seen, Timed, World, checkpoint, declare, opened, packs
 from timelapse.errors import UsageError
 from timelapse.model.program import as_program
@@ -25,6 +29,7 @@ from timelapse.streaming.rows import Batch
 from timelapse.streaming.rules import Rules
 from timelapse.streaming.running import Saving
 from timelapse.streaming.serve.status import metrics, status
+from timelapse.streaming.sinks.parquet import Parquet
 from timelapse.streaming.sums import digest_of
 
 TYPES_OF = {0: "Mark", 1: "Hit"}
@@ -60,12 +65,21 @@ def waiting_of(head: Head) -> list[tl.Event]:
     )
 
 
-def expected(program: tl.Program, disk: Disk, head: Head) -> list[dict[str, Any]]:
+def corrected_journal_of(disk: Disk) -> list[tl.Event]:
+    return [
+        Mark(who=who, ts=ts) if size is None else Hit(who=who, size=size, ts=ts)
+        for _, *_, ts, who, size in sorted(newest_journal(list(packs(disk))))
+    ]
+
+
+def expected(
+    program: tl.Program, disk: Disk, head: Head, journal: Callable[[Disk], list[tl.Event]] = journal_of
+) -> list[dict[str, Any]]:
     """What the serial loop puts out behind the last epoch, over the journal and all that waits."""
     waiting = waiting_of(head)
     if not waiting:
         return []
-    whole = run_serial(program, [*journal_of(disk), *waiting], until=max(e.ts for e in waiting))
+    whole = run_serial(program, [*journal(disk), *waiting], until=max(e.ts for e in waiting))
     if not whole.counts.get("Seen"):
         return []
     rows: list[dict[str, Any]] = whole.stored(Seen).to_pylist()
@@ -125,6 +139,37 @@ def test_they_are_what_the_serial_loop_has_and_change_nothing(
         )
     assert digests[0] == digests[1]
     assert committed[0] == committed[1]
+
+
+@pytest.mark.parametrize("program", [Plain, Timed])
+def test_with_corrections_and_crashes(program: type[tl.Program], monkeypatch: pytest.MonkeyPatch) -> None:
+    """They stand on the newest version of the journal, as its corrections leave it, also where a process has died and another goes on."""
+    monkeypatch.setenv("TIMELAPSE_KERNEL", "interpreted")
+    seen = Counter[str]()
+    for seed in range(deep(6)):
+        looked_at(seed, program, seen)
+    assert seen["rows"] > 20
+    assert seen["corrected"] > 1
+
+
+def looked_at(seed: int, program: type[tl.Program], seen: Counter[str]) -> None:
+    """A history, with early results behind each of its epochs."""
+    rng = random.Random(seed)
+    rules = Rules(lateness=rng.choice([3, 8]), late="correct")
+    world, disk, made = World.of(rng, 40, 30), Disk(), as_program(program)
+    copies: dict[Head, Copies] = {}
+
+    def watch(head: Head) -> None:
+        own = copies.setdefault(head, Copies(made, head._types, quarantine=None))
+        found = own.planned(head)()
+        assert not found.problem
+        rows = found.tables["Seen"].to_pylist() if found.tables else []
+        assert rows == expected(made, disk, head, corrected_journal_of)
+        seen["rows"] += len(rows)
+        seen["corrected"] += head.last is not None and head.last.version > 0 and len(rows) > 0
+
+    drive(world, disk, made, rules, crash=rng.choice([0.0, 0.1]), often=0.5, watch=watch)
+    check(disk, world, made, rules)
 
 
 @pytest.mark.parametrize("way", ["native", "python", "interpreted"])
@@ -199,6 +244,34 @@ def test_beside_a_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         assert 'timelapse_early_total{became="confirmed"}' in metrics(run)
         with pytest.raises(UsageError, match="no record Sen"):
             run.early("Sen")
+    assert run.parity().same
+
+
+def test_sinks_and_shadows_know_nothing_of_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A sink and a shadow have what was committed, also of rows that were shown early, and of a process that goes on."""
+    monkeypatch.setenv("TIMELAPSE_KERNEL", "interpreted")
+    out, tables = tmp_path / "out", tmp_path / "tables"
+    for again in range(2):
+        push, marks = tl.Push(), tl.Push()
+        with tl.live(
+            Timed, {Mark: marks, Hit: push}, out, lateness="1ms", trigger="1ms", early="0s", ahead=None, sinks=[Parquet(tables)],
+        ) as run:  # fmt: skip
+            for n in range(5):
+                at = 10_000 * (1 + again) + 1_000 * n
+                marks.send([Mark(who=0, ts=at)])
+                push.send([Hit(who=n, size=2, ts=at + 1), Hit(who=1, size=3, ts=at + 2)])
+                until(lambda: status(run)["early"]["rows"] > 0)
+            tl.Shadow(out, Timed).follow()
+            if again:
+                marks.close()
+                push.close()
+                assert run.wait(60)
+    shadow = tl.Shadow(out, Timed)
+    shadow.follow()
+    assert not any(side is not None and side.num_rows for side in shadow.difference(Seen))
+    kept = pq.read_table(tables / "Seen")
+    assert "@early" not in kept.column_names
+    assert kept.num_rows == run.outputs(Seen).num_rows > 20
     assert run.parity().same
 
 

@@ -31,7 +31,7 @@ from timelapse.errors import (
 )
 from timelapse.progress import Silent
 from timelapse.run import run_serial
-from timelapse.streaming import loop
+from timelapse.streaming import loop, saving
 from timelapse.streaming.checkpoints import compact, newest_whole
 from timelapse.streaming.format import Epoch
 from timelapse.streaming.pack import Pack
@@ -610,7 +610,7 @@ def test_files_that_were_read_before_a_whole_checkpoint_are_not_read_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A process goes on over a whole checkpoint, and notes further files: the next process knows those of before as well."""
-    monkeypatch.setattr(loop, "_WHOLE_AFTER", 1_000)
+    monkeypatch.setattr(saving, "_WHOLE_AFTER", 1_000)
     folder, out = tmp_path / "hits", tmp_path / "out"
     folder.mkdir()
     with tl.live(Plain, {Hit: folder}, out, idle="20ms", checkpoint="1ms", **FAST) as run:

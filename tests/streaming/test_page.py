@@ -70,3 +70,55 @@ def test_hostile_texts_and_figures(tmp_path: Path, monkeypatch: pytest.MonkeyPat
         )
         shown(browser, "document.getElementById('state').textContent", "paused")
         server.close()
+
+
+def test_early_results(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What rows that wait would put out stands apart from what is committed, as text."""
+    monkeypatch.setenv("TIMELAPSE_KERNEL", "interpreted")
+    push = tl.Push()
+    assert BROWSER is not None
+    with (
+        tl.live(
+            Names, {Named: push}, tmp_path / "out", idle=None, **{**FAST, "lateness": "1s", "early": "0s"}
+        ) as run,
+        Browser(BROWSER) as browser,
+    ):
+        server = Server(run, "127.0.0.1:0")
+        push.send([Named(name=name, size=1, ts=1000 + n) for n, name in enumerate(("ann", WARM))])
+        browser.open(server.address)
+        shown(browser, "document.getElementById('ask').hidden", "False")
+        browser.evaluate(
+            f"document.getElementById('token').value = '{server.tokens['read']}'; document.querySelector('#token-form button').click()"
+        )
+        shown(browser, "document.getElementById('early').textContent", "<script>")
+        shown(browser, "document.getElementById('early').textContent", "behind epoch")
+        assert browser.evaluate("document.getElementById('outputs').textContent") == ""
+        assert browser.evaluate("document.querySelectorAll('script:not([src])').length") == 0
+        push.send([Named(name="end", size=1, ts=2_000_000)])
+        shown(browser, "document.getElementById('outputs').textContent", "<script>")
+        shown(browser, "document.getElementById('early').textContent", "end")
+        shown(
+            browser,
+            "document.getElementById('figures').textContent",
+            "2 / 0early results confirmed / retracted",
+        )
+        server.close()
+
+
+def test_without_early_results_the_page_says_nothing_of_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TIMELAPSE_KERNEL", "interpreted")
+    push = tl.Push()
+    assert BROWSER is not None
+    with tl.live(Names, {Named: push}, tmp_path / "out", **FAST) as run, Browser(BROWSER) as browser:
+        server = Server(run, "127.0.0.1:0")
+        push.send([Named(name="ann", size=1, ts=1000), Named(name="end", size=1, ts=2000)])
+        browser.open(server.address)
+        shown(browser, "document.getElementById('ask').hidden", "False")
+        browser.evaluate(
+            f"document.getElementById('token').value = '{server.tokens['read']}'; document.querySelector('#token-form button').click()"
+        )
+        shown(browser, "document.getElementById('outputs').textContent", "ann")
+        assert browser.evaluate("document.getElementById('early-box').hidden") is True
+        server.close()

@@ -193,10 +193,15 @@ class _App:
     async def _outputs(self, request: Request) -> Response:
         record = request.path_params["record"]
         limit = min(MOST_LISTED, int(request.query_params.get("limit", "100")))
-        table, epoch = await run_in_threadpool(self._run.latest, record, limit)
+        early = None if self._run.early_results is None else self._run.early(record)
+        try:
+            table, epoch = await run_in_threadpool(self._run.latest, record, limit)
+        except UsageError:
+            if early is None:
+                raise
+            table, epoch = early.slice(0, 0), self._run.last_here  # none was put out yet
         found = {"record": record, "rows": plain(table.to_pylist()), **_moment(epoch)}
-        if self._run.early_results is not None:
-            early = self._run.early(record)
+        if early is not None:
             found["early"] = plain(early.slice(max(0, early.num_rows - limit)).to_pylist()[::-1])
         return JSONResponse(found)
 

@@ -58,6 +58,7 @@ function show(s) {
     ["seconds behind the clock", number(s.behind_seconds, 1)], ["rows that wait", number(s.waiting_rows)], ["late rows", number(s.late)],
     ["put aside", number(s.aside)], ["put aside by filters", number(s.filtered)], ["rejected", number(s.rejected)], ["taken out", number(s.quarantined)],
     ["handlers run as", s.compiled ? "machine code" : "Python"],
+    ...(s.early ? [["early results confirmed / retracted", number(s.early.confirmed) + " / " + number(s.early.retracted)]] : []),
     ...Object.entries(s.sliced_epochs).map(([where, epochs]) => [`epochs in time slices, ${where}`, number(epochs)]), ["digest", (s.digest || "–").slice(0, 12)],
   ];
   $("figures").replaceChildren(...figures.map(([name, value]) => { const box = element("div", ""); box.append(element("b", value), element("span", name)); return box; }));
@@ -73,7 +74,10 @@ function show(s) {
   $("sinks-box").hidden = !s.sinks.length;
   filters(s.filters || []);
   options($("states"), s.states);
-  options($("records"), Object.keys(s.records || {}));
+  const early = s.early || { records: {}, problem: "" };
+  options($("records"), [...new Set([...Object.keys(s.records || {}), ...Object.keys(early.records)])]);
+  $("early-box").hidden = !s.early;
+  $("early-problem").hidden = !early.problem; $("early-problem").textContent = early.problem;
 }
 
 let listed = "";
@@ -81,6 +85,12 @@ async function outputs() {
   const record = $("records").value;
   if (!record) return;
   const found = await get(`/api/outputs/${encodeURIComponent(record)}?limit=20`), text = JSON.stringify([record, found.rows]);
+  $("early").replaceChildren(...(found.early || []).map(({ "@early": epoch, ...row }) => {
+    const line = element("li", "");
+    line.append(element("span", `behind epoch ${number(epoch)}`, "soft"), element("span", JSON.stringify(row)));
+    return line;
+  }));
+  $("no-early").hidden = !found.early || found.early.length > 0;
   if (text === listed) return;  // a button that has the focus stays
   listed = text;
   $("none").hidden = found.rows.length > 0;
