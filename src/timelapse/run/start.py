@@ -91,9 +91,8 @@ def replay(
     class, as `tl.Log.write` takes them. `out` is the run's directory
     (default: a temporary one, removed with the Run). `slices` is the number of time slices
     (default: chosen by size and cores). `engine`: "spark" runs all passes as tasks of Spark, on the session that is given or active, or on
-    one that is started; "local" never starts or uses Spark; "auto" chooses. `spark` is the session to use; None takes the active one, or
-    starts a local one where that is worth its start; False stays in this process. A local session is not used
-    for a plan with a single task. `strategy` forces "chain" (one pass in log order), "staged" (time slices), "scan", "by key" or "iterate" for all
+    one that is started; "local" never starts or uses Spark; "auto" uses the session that is given or active, and starts one only
+    where slices gain more than its start takes. `spark` is the session to use; None takes the active one; False stays in this process. `strategy` forces "chain" (one pass in log order), "staged" (time slices), "scan", "by key" or "iterate" for all
     states, or strategies by state: `{"sent": "chain"}`. `until` (microseconds UTC, ISO 8601 text or a datetime) is the time to which the clock goes on
     after the last event: everything due until then happens.
 
