@@ -20,22 +20,27 @@ class Entry:
     meaning: str
 
 
+_OPAQUE = "Analysis: where it cannot see through (exact all the same, possibly slower)"
 _SECTIONS: tuple[tuple[str, str], ...] = (
     ("TL0", "Timelapse itself"),
     ("TL10", "Definitions: refused when a class is defined"),
     ("TL11", "Purity: what a replay could not reproduce"),
     ("TL12", "Time: refused when a class is defined"),
     ("TL2", "Values, while events are processed"),
-    ("TL30", "Analysis: where it cannot see through (exact all the same, possibly slower)"),
-    ("TL31", "Analysis: more of the same"),
-    ("TL32", "Trusted calls"),
+    ("TL30", _OPAQUE),
+    ("TL31", _OPAQUE),
+    ("TL32", "Trusted calls, and warnings"),
     ("TL35", "Plans"),
     ("TL4", "Logs and ingest"),
     ("TL5", "Replays"),
     ("TL6", "Runs"),
     ("TL7", "The machine"),
     ("TL8", "Commands and calls"),
-    ("TL9", "Commands and calls: more of the same"),
+    ("TL91", "Training"),
+    ("TL92", "Files of runs"),
+    ("TL93", "Files and places"),
+    ("TL94", "Live runs"),
+    ("TL95", "Snapshots of states"),
 )
 
 
@@ -71,7 +76,7 @@ def markdown() -> str:
     lines = [
         "# Error codes", "",
         "Every error has a code, a place, a message and a hint. `timelapse help TL114` shows an entry of this list.",
-        "Made from `timelapse/cli/catalogue.py`: `python -m timelapse.cli.catalogue > docs/errors.md`.",
+        "Made from `src/timelapse/cli/codes.py` and `src/timelapse/cli/codes_of_programs.py`: `python -m timelapse.cli.catalogue > docs/errors.md`.",
     ]  # fmt: skip
     section = ""
     for code, known in CODES.items():

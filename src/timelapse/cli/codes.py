@@ -55,7 +55,7 @@ TL413 Columns that do not fit the event
 A field has no column, or a column's type cannot become the field's. Map it: --map Message.sender=src. Or no row at the beginning of a CSV file fits: the message names the separator, the quote or the header that would.
 
 TL414 Too many bad rows
-More rows than --max-bad (by default 0.1%), or of a day than --max-bad-day, could not be read, so nothing was written. The message shows the first ones with file and line; often the separator, the header or the unit of times is wrong.
+More rows than --max-bad (by default 0.1%), or of a day than --max-bad-day, could not be read, so nothing was written. The message shows the first ones with file and line; often the separator, the header or the unit of times is wrong, or the file is not UTF-8.
 
 TL415 A log's definition that does not fit
 The message names the file, the source and the key. docs/ingest.md has all keys.
@@ -339,7 +339,7 @@ TL937 A bucket that is not there
 Timelapse makes no buckets (containers). Make it first, or correct the URL.
 
 TL938 A store that cannot do this
-What is asked for is not possible in an object store, a library for it is missing, or it refused the request: the text says which. Only logs and runs are written there, as whole versions.
+What is asked for is not possible in an object store, a library for it is missing, or it refused the request: the text says which. Only logs, runs and live runs are written there.
 
 TL939 A version that was removed
 A version of a log or run in an object store was replaced and removed while it was read or made. Open it again, which gives the newest one; or run the same command again.

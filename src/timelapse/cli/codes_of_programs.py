@@ -123,7 +123,7 @@ TL309 Source that differs from the running code
 The file has changed since it was imported, or the function was replaced. What runs counts; analysis does not use the text.
 
 TL310 An operation on a state that analysis does not know
-The operation exists at run time or not; write it with the operations that docs/semantics.md lists, arguments written out.
+The operation exists at run time or not; write it with the operations that docs/kinds.md lists, arguments written out.
 
 TL311 A statement that is not analysed
 Write it with plain statements: assignments, if, for, while, try, with, calls.
