@@ -7,6 +7,7 @@ import re
 from tests.programs.catalogue import CATALOGUE
 from timelapse.analysis import analyse, final_pass
 from timelapse.kernels.native.lowering.lower import Lowering
+from timelapse.kernels.native.lowering.source import arguments
 from timelapse.kernels.native.lowering.values import Refused
 
 _ASSIGNED = re.compile(r"^\s*(\w+) = ")
@@ -26,5 +27,5 @@ def test_no_variable_is_called_like_an_argument() -> None:
             continue
         compiled += 1
         assigned = {found[1] for line in source.splitlines() if (found := _ASSIGNED.match(line))}
-        assert assigned & {name for name, _ in lowering.arguments()} <= _OWN, entry.name
+        assert assigned & {name for name, _ in arguments(lowering.unit)} <= _OWN, entry.name
     assert compiled > 12

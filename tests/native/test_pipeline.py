@@ -16,7 +16,7 @@ import pytest
 
 from timelapse.kernels.native import build
 from timelapse.kernels.native import compile as compiling
-from timelapse.kernels.native.lowering.lower import _LITERAL, _numbered
+from timelapse.kernels.native.lowering.source import numbered
 from timelapse.kernels.native.machine import store
 from timelapse.kernels.native.memory import arithmetic as word
 from timelapse.kernels.native.memory.primitives import nearest_quotient
@@ -117,7 +117,7 @@ def test_an_integer_is_not_rounded_because_its_variable_holds_a_float_later(cach
     ],
 )
 def test_a_literal_makes_no_function_of_its_own(line: str, meant: str) -> None:
-    assert _LITERAL.sub(_numbered, line) == meant
+    assert numbered(line) == meant
 
 
 REPLAY = """

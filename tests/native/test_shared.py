@@ -200,10 +200,10 @@ def test_a_key_that_is_not_the_events_own_gives_the_pass_up(tmp_path: Path) -> N
 
 
 def test_so_does_one_in_an_event_that_runs_as_python(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from timelapse.kernels.native.lowering import lower
+    from timelapse.kernels.native.lowering.stateful import States
 
     # Without the compiled check, and every event as Python.
-    monkeypatch.setattr(lower.Lowering, "uses_key", lambda self, state, words: self.leave())
+    monkeypatch.setattr(States, "uses_key", lambda self, state, words: self._code.leave())
     log = _readings(iter([0.1] * 21 + [200.0] + [0.1] * 3))
     run = abroad(log, tmp_path / "run")
     assert "not under its own" in run.certificate["by_key"]["abandoned"]

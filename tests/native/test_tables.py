@@ -13,7 +13,7 @@ import timelapse as tl
 from tests.depth import deep
 from tests.native.oracle import same
 from timelapse.analysis import PassProgram
-from timelapse.kernels.native.lowering.lower import without_idle_saves
+from timelapse.kernels.native.lowering.idle import without_idle_saves
 from timelapse.kernels.native.memory.gathering import effects_of
 from timelapse.kernels.native.memory.layout import BoundedList, layout_of, stored_type
 from timelapse.kernels.native.memory.strings import Interned

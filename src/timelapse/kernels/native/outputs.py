@@ -12,8 +12,7 @@ import pyarrow as pa
 from timelapse.ids import Phase
 from timelapse.kernels.base import REJECTED_SCHEMA, output_schema
 from timelapse.kernels.native.decode import Array
-from timelapse.kernels.native.lowering.emitter import scalar
-from timelapse.kernels.native.lowering.records import LATER, record_columns
+from timelapse.kernels.native.lowering.records import LATER, record_columns, scalar
 from timelapse.kernels.native.memory.strings import Interned
 from timelapse.kernels.native.raised import raised_rows
 from timelapse.kernels.native.unit import REFUSED, Unit

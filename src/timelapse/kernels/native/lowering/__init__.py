@@ -1,8 +1,16 @@
 """From the handlers of a pass to the source of one flat function.
 
-Begin with `lower.py`. `statements.py`, `evaluation.py`, `calls.py` and `folds.py` write statements and
-expressions, in which every operand is a name that is assigned once. `flow.py` finds the variables where
-ways meet. `numbers.py`, `comparisons.py` and `functions.py` hold the rules for each operation, and when it
-leaves to Python. `states/` writes each kind's operations. `rows.py`, `grouping.py` and `lookahead.py` make
-look-ups fewer and sooner. `sending.py` and `rejecting.py` are for events that are sent and undone.
+Begin with `lower.py`: it makes the parts, writes the code of each event and puts the function together. No part inherits from
+another. Each is given what it uses:
+
+- `context.py`: the pass, its unit, and the event and line at which code is written now. All parts share it.
+- `code.py`: the code of one event. Every operand is a name that is assigned once; `flow.py` finds the variables in which ways
+  meet. `trying.py` takes back what was written.
+- `fields.py`, `columns.py`, `stateful.py`: what code reads and writes. `states/` has the operations of each kind of state.
+- `rules.py`: the parts that write Python out, which call each other. `statements.py`, `loops.py`, `inlining.py` (functions);
+  `evaluation.py`, `calls.py`, `folds.py`, `iteration.py` (expressions); `emits.py`, `sending.py`, `raising.py` (what a handler
+  tells). `numbers.py`, `comparisons.py` and `functions.py` hold the rules of each operation, and when it leaves to Python.
+- `events.py`, `owners.py`, `slides.py`, `rejecting.py`: what stands around the handlers of an event.
+- `idle.py`, `rows.py`, `grouping.py`, `lookahead.py` make code shorter, and look-ups fewer and sooner. `source.py` puts the
+  function together.
 """

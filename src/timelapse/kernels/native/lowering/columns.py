@@ -8,35 +8,27 @@ from typing import Any
 
 from timelapse.kernels.native.computed import Computed
 from timelapse.kernels.native.lowering.closing import Closing, is_pure
-from timelapse.kernels.native.lowering.comparisons import present
-from timelapse.kernels.native.lowering.emitter import Frame
+from timelapse.kernels.native.lowering.code import Code
+from timelapse.kernels.native.lowering.context import Context, Frame
+from timelapse.kernels.native.lowering.fields import Fields
 from timelapse.kernels.native.lowering.guess import Guesses
-from timelapse.kernels.native.lowering.iteration import Iteration
-from timelapse.kernels.native.lowering.values import Env, EventRef, Refused, SelfRef, Value, optional
+from timelapse.kernels.native.lowering.trying import Mark, Trial
+from timelapse.kernels.native.lowering.values import Env, Value, optional
 from timelapse.kernels.native.unit import Column
 
 _KINDS = ("int", "float", "bool", "str", "bytes")
 
 
-class Columns(Iteration):
+class Columns:
     """Makes columns of expressions."""
 
-    def _text_test(self, name: str, field: tuple[str, str], node: ast.Call, env: Env, frame: Frame) -> Value:
-        """`e.text.startswith(...)` and `endswith`: Arrow compares the same bytes."""
-        if (
-            name in ("startswith", "endswith")
-            and field[1] == "str"
-            and len(node.args) == 1
-            and not node.keywords
-        ):
-            given = self._expr(node.args[0], env, frame)
-            options = given.items if given.kind == "tuple" else (given,)
-            if options and all(type(o.const) is str for o in options):
-                codes = [self._column(field[0], "bool", name, o.const).code for o in options]
-                return self.temp("bool", " or ".join(codes))
-        raise Refused(f"the method {name}", self._line)
+    def __init__(self, ctx: Context, code: Code, fields: Fields, trial: Trial) -> None:
+        self._ctx, self._code, self._fields, self._trial = ctx, code, fields, trial
+        self._objects: dict[str, Any] = {}
+        """What computed columns refer to, by the names that it has in them."""
+        self._parts: dict[str, Any] | None = None
 
-    def _object(self, value: Any) -> str:
+    def named(self, value: Any) -> str:
         """The name under which computed columns know an object."""
         for name, known in self._objects.items():
             if known is value:
@@ -45,13 +37,18 @@ class Columns(Iteration):
         self._objects[name] = value
         return name
 
-    def _computed(self, node: ast.expr, env: Env, frame: Frame, mark: Any) -> Value | None:
-        """The expression as a column, in place of what was written since `mark`; None if it cannot be one."""
-        if self._event in self.unit.ticking:
-            return None  # there is no event
-        event = self.unit.events[self._event]
-        later = self._event in self.unit.later
-        closing = Closing(frame.names, env, self._program_parts(), self._object, event, now=not later)
+    def computed(
+        self, node: ast.expr, env: Env, frame: Frame, mark: Mark, *, lists: bool = False
+    ) -> Value | None:
+        """The expression as a column, in place of what was written since `mark`; None if it cannot be one.
+
+        `lists`: whether it may be a list that Python makes of the event.
+        """
+        ctx = self._ctx
+        if ctx.ticks or ctx.derived is not None:
+            return None  # there is no event, or none of the log's
+        event = ctx.source_event
+        closing = Closing(frame.names, env, self._program_parts(), self.named, event, now=not ctx.late)
         closed = closing.closed(node)
         if closed is None or not closing.fields or not is_pure(closed, self._objects):
             return None
@@ -60,26 +57,26 @@ class Columns(Iteration):
         kind = kind.removeprefix("opt:")
         is_list = kind.startswith("list:")
         if kind.removeprefix("list:") not in _KINDS or (
-            is_list and not (self._lists and self._is_sequence(closed))
+            is_list and not (lists and self._is_sequence(closed))
         ):
             return None
-        self._rollback(mark)
+        self._trial.back(mark)
         names = sorted({n.id for n in ast.walk(closed) if isinstance(n, ast.Name)} & set(self._objects))
         computed = Computed(
             ast.unparse(closed), tuple(sorted(closing.fields)), kind, maybe,
             tuple((n, self._objects[n]) for n in names),
         )  # fmt: skip
-        self.exit_if(
-            self._column_value(Column(self._event, "", "bool", part="raised", computed=computed)).code
+        self._code.exit_if(
+            self._fields.of_column(Column(self._ctx.event, "", "bool", part="raised", computed=computed)).code
         )
         if is_list:
-            return self._list_of(closed, lambda kind, part: Column(self._event, "", kind, part=part, computed=computed),
+            return self._fields.list_of(closed, lambda kind, part: Column(self._ctx.event, "", kind, part=part, computed=computed),
                                  kind.removeprefix("list:"))  # fmt: skip
-        value = self._column_value(Column(self._event, "", kind, computed=computed))
+        value = self._fields.of_column(Column(self._ctx.event, "", kind, computed=computed))
         found = Value(value.kind, value.code, origin=closed)
         if not maybe:
             return found
-        valid = self._column_value(Column(self._event, "", "bool", part="valid", computed=computed))
+        valid = self._fields.of_column(Column(self._ctx.event, "", "bool", part="valid", computed=computed))
         return Value("optional", items=optional(valid.code, found).items, origin=closed)
 
     def _is_sequence(self, node: ast.expr) -> bool:
@@ -92,12 +89,9 @@ class Columns(Iteration):
         """What `self.X` stands for in an expression over the event alone: parameters and plain functions."""
         if self._parts is None:
             found: dict[str, Any] = {}
-            for cls in reversed(type(self._program).__mro__[:-1]):
+            for cls in reversed(type(self._ctx.program).__mro__[:-1]):
                 for name, value in vars(cls).items():
                     if isinstance(value, staticmethod) and isinstance(value.__func__, types.FunctionType):
                         found[name] = value.__func__
-            self._parts = {**found, **self._params}
+            self._parts = {**found, **self._ctx.params}
         return self._parts
-
-
-__all__ = ["Columns", "EventRef", "SelfRef", "present"]

@@ -113,6 +113,11 @@ class Widened(Exception):
         self.level, self.name, self.shape = level, name, shape
 
 
+def is_name(value: Value) -> bool:
+    """Whether the code of a scalar is a name, or an element of one."""
+    return bool(re.fullmatch(r"[\w\[\]]+", value.code))
+
+
 def is_simple(value: Value) -> bool:
     """Whether the code of a scalar costs nothing to repeat."""
     return value.const is not NOT_CONSTANT or bool(re.fullmatch(r"\w+(\[\w+\])?", value.code))

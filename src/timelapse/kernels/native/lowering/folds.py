@@ -4,19 +4,27 @@ from __future__ import annotations
 
 import ast
 import sys
+from typing import TYPE_CHECKING
 
+from timelapse.kernels.native.lowering.code import Code
 from timelapse.kernels.native.lowering.comparisons import equal, present
-from timelapse.kernels.native.lowering.emitter import Frame
+from timelapse.kernels.native.lowering.context import Context, Frame
 from timelapse.kernels.native.lowering.numbers import is_decimal
-from timelapse.kernels.native.lowering.statements import Statements
+from timelapse.kernels.native.lowering.trying import Trial
 from timelapse.kernels.native.lowering.values import Env, Refused, Value, decimal_kind
 from timelapse.model.types import DecimalType, ListType, OptionalType
 
+if TYPE_CHECKING:
+    from timelapse.kernels.native.lowering.rules import Rules
 
-class Folds(Statements):
+
+class Folds:
     """Writes folds as loops."""
 
-    def _folded(self, fold: str, node: ast.Call, env: Env, frame: Frame) -> Value | None:
+    def __init__(self, ctx: Context, code: Code, trial: Trial, rules: Rules) -> None:
+        self._ctx, self._code, self._trial, self._rules = ctx, code, trial, rules
+
+    def folded(self, fold: str, node: ast.Call, env: Env, frame: Frame) -> Value | None:
         """The fold; None where its argument is nothing to loop over."""
         what = node.args[0]
         if isinstance(what, ast.GeneratorExp | ast.ListComp):
@@ -25,11 +33,11 @@ class Folds(Statements):
             return None
         if fold == "len" and (short := self._short_list(what, env, frame)) is not None:
             return self._distinct(short)
-        value = present(self, self._expr(what, env, frame))
+        value = present(self._code, self._rules.expr(what, env, frame))
         if value.kind != "list":
             return None
         if fold == "len":
-            return self.temp("int", f"{value.items[1].code} - {value.items[0].code}")
+            return self._code.temp("int", f"{value.items[1].code} - {value.items[0].code}")
         name = ast.Name(".item", ast.Load())
         over = ast.comprehension(ast.Name(".item", ast.Store()), ast.Name(".list", ast.Load()), [], 0)
         return self._looped(fold, name, [over], node, {**env, ".list": value}, frame)
@@ -40,27 +48,27 @@ class Folds(Statements):
             case ast.Call(func=ast.Name(id=name), args=[given], keywords=[]) if name not in env:
                 if frame.names.get(name) is not set or isinstance(given, ast.Starred):
                     return None
-                mark = self._mark()
-                value = self._expr(given, env, frame)
+                mark = self._trial.mark()
+                value = self._rules.expr(given, env, frame)
                 if value.kind == "list" and value.bound is not None and value.items[2].kind != "float":
                     return value
-                self._rollback(mark)
+                self._trial.back(mark)
         return None
 
     def _distinct(self, value: Value) -> Value:
         """How many different values a list has."""
         start, stop, element = value.items
-        count, i, j, seen = (self.name(stem) for stem in ("x", "i", "j", "among"))
-        self.line(f"{count} = 0")
-        with self.block(f"for {i} in range({start.code}, {stop.code}):"):
-            self.line(f"{seen} = False")
-            with self.block(f"for {j} in range({start.code}, {i}):"):
+        count, i, j, seen = (self._code.name(stem) for stem in ("x", "i", "j", "among"))
+        self._code.line(f"{count} = 0")
+        with self._code.block(f"for {i} in range({start.code}, {stop.code}):"):
+            self._code.line(f"{seen} = False")
+            with self._code.block(f"for {j} in range({start.code}, {i}):"):
                 one, other = (Value(element.kind, f"{value.code}[{place}]") for place in (i, j))
-                with self.block(f"if {equal(self, one, other)}:"):
-                    self.line(f"{seen} = True")
-                    self.line("break")
-            with self.block(f"if not {seen}:"):
-                self.line(f"{count} += 1")
+                with self._code.block(f"if {equal(self._code, one, other)}:"):
+                    self._code.line(f"{seen} = True")
+                    self._code.line("break")
+            with self._code.block(f"if not {seen}:"):
+                self._code.line(f"{count} += 1")
         return Value("int", count)
 
     def _looped(
@@ -69,24 +77,28 @@ class Folds(Statements):
     ) -> Value:  # fmt: skip
         named = {k.arg: k.value for k in node.keywords}
         if set(named) - ({"default"} if fold in ("min", "max") else {"start"} if fold == "sum" else set()):
-            raise Refused(f"{fold} with arguments by name", self._line)
+            raise Refused(f"{fold} with arguments by name", self._ctx.line)
         if any(isinstance(n, ast.NamedExpr) for n in ast.walk(element)):
-            raise Refused("`:=` in a comprehension", self._line)
+            raise Refused("`:=` in a comprehension", self._ctx.line)
         match fold:
             case "any" | "all" if len(generators) > 1:
-                raise Refused(f"{fold} over several loops", self._line)
+                raise Refused(f"{fold} over several loops", self._ctx.line)
             case "any" | "all":
                 found = fold == "any"
                 test = element if found else ast.UnaryOp(ast.Not(), element)
                 body: list[ast.stmt] = [ast.If(test, [_set(".acc", ast.Constant(found)), ast.Break()], [])]
-                starts = [self._const(not found)]
+                starts = [self._ctx.const(not found)]
             case "len":
                 body = [ast.Expr(element), _set(".acc", _plus(ast.Constant(1)))]
-                starts = [self._const(0)]
+                starts = [self._ctx.const(0)]
             case "sum":
                 body = [_set(".acc", _plus(element))]
                 start = named.get("start")
-                starts = [self._const(0) if start is None else self._fixed(self._expr(start, env, frame))]
+                starts = [
+                    self._ctx.const(0)
+                    if start is None
+                    else self._code.fixed(self._rules.expr(start, env, frame))
+                ]
                 if start is None and sys.version_info < (3, 12):  # later ones keep what rounding loses
                     starts.append(Value("float", "0.0"))
                 if start is None:  # of decimals a 0 of their scale is the same
@@ -95,9 +107,9 @@ class Folds(Statements):
                 return self._extreme(fold, element, generators, named.get("default"), env, frame)
         refusal = Refused("")
         for start_value in starts:
-            mark = self._mark()
+            mark = self._trial.mark()
             try:
-                inner: Env = {**env, ".acc": start_value, ".any": self._const(False)}
+                inner: Env = {**env, ".acc": start_value, ".any": self._ctx.const(False)}
                 if start_value.kind == "float":
                     body = [*body, _set(".any", ast.Constant(True))]
                 elif fold == "sum" and start is None:
@@ -108,17 +120,16 @@ class Folds(Statements):
                 if start_value.kind == "float" and fold == "sum" and start is None:
                     some = left[".any"]
                     assert isinstance(some, Value)
-                    self.exit_if(f"not {some.code}")  # the sum of nothing is the integer 0
+                    self._code.exit_if(f"not {some.code}")  # the sum of nothing is the integer 0
                 return result
             except Refused as found_refusal:
-                self._rollback(mark)
+                self._trial.back(mark)
                 refusal = found_refusal
         raise refusal
 
     def _scales(self) -> list[int]:
         """The scales of the event's decimals."""
-        event = self._derived or self.unit.events[self._event]
-        kinds = [f.type for f in event.__fields__]
+        kinds = [f.type for f in self._ctx.source_event.__fields__]
         inner = [k.inner if isinstance(k, OptionalType | ListType) else k for k in kinds]
         return sorted({k.scale for k in inner if isinstance(k, DecimalType)})
 
@@ -133,17 +144,17 @@ class Folds(Statements):
             _set(".x", element),
             ast.If(ast.BoolOp(ast.Or(), [first, better]), [_set(".acc", ast.Name(".x", ast.Load()))], []),
         ]
-        without = None if default is None else self._fixed(self._expr(default, env, frame))
-        inner: Env = {**env, ".acc": self._const(None)}
+        without = None if default is None else self._code.fixed(self._rules.expr(default, env, frame))
+        inner: Env = {**env, ".acc": self._ctx.const(None)}
         best = self._rounds_of(generators, body, inner, frame)[".acc"]
         assert isinstance(best, Value)
         if best.kind != "optional" or not (
             best.items[1].kind in ("int", "float", "bool") or is_decimal(best.items[1])
         ):
-            raise Refused(f"{fold} of {best.text}", self._line)
+            raise Refused(f"{fold} of {best.text}", self._ctx.line)
         if without is None:
-            return present(self, best)
-        return self._choose(best.items[0].code, lambda: best.items[1], lambda: without)
+            return present(self._code, best)
+        return self._code.choose(best.items[0].code, lambda: best.items[1], lambda: without)
 
     def _rounds_of(
         self, generators: list[ast.comprehension], body: list[ast.stmt], env: Env, frame: Frame
@@ -155,11 +166,11 @@ class Folds(Statements):
         for statement in body:
             for part in ast.walk(statement):
                 if "lineno" in part._attributes and not hasattr(part, "lineno"):
-                    part.lineno = part.end_lineno = self._line  # type: ignore[attr-defined]
+                    part.lineno = part.end_lineno = self._ctx.line  # type: ignore[attr-defined]
                     part.col_offset = part.end_col_offset = 0  # type: ignore[attr-defined]
-        left = self._block(body, env, frame)
+        left = self._rules.block(body, env, frame)
         if left is None:
-            raise Refused("this comprehension", self._line)
+            raise Refused("this comprehension", self._ctx.line)
         return left
 
 

@@ -9,26 +9,17 @@ not fit leaves the function; the event is undone and starts again when there is 
 from __future__ import annotations
 
 import ast
-from typing import Any
+from collections.abc import Callable
 
 from timelapse.analysis.result import PassHandler
-from timelapse.kernels.native.lowering.emitter import SPEND, Frame
-from timelapse.kernels.native.lowering.flow import Level, rendered
-from timelapse.kernels.native.lowering.raising import Raising
-from timelapse.kernels.native.lowering.records import record_columns
-from timelapse.kernels.native.lowering.values import (
-    NONE,
-    Env,
-    EventRef,
-    Refused,
-    SelfRef,
-    Value,
-    optional,
-)
+from timelapse.kernels.native.lowering.code import SPEND, Code
+from timelapse.kernels.native.lowering.context import Context, Frame
+from timelapse.kernels.native.lowering.emits import Emits
+from timelapse.kernels.native.lowering.records import record_columns, sent_word
+from timelapse.kernels.native.lowering.values import NONE, Env, Refused, Value
 from timelapse.kernels.native.unit import SENDS
-from timelapse.model.events import Event, Field
+from timelapse.model.events import Event
 from timelapse.model.program import Program, spec_of
-from timelapse.model.types import OptionalType
 
 NOBODY = -1
 """Stands for the type of events that no handler of the pass listens to. They count for the bound on derived events."""
@@ -36,71 +27,76 @@ SENT = "queued += 1"
 """The line after which an event is in the queue."""
 
 
-class Sending(Raising):
-    """Writes sends, and the code of what is sent."""
+class Sends:
+    """Writes sends."""
 
-    # --- sends ------------------------------------------------------------------------------------
+    def __init__(self, ctx: Context, code: Code, emits: Emits) -> None:
+        self._ctx, self._code, self._emits = ctx, code, emits
 
-    def _send(self, node: ast.Call, env: Env, frame: Frame) -> Value:
+    def send(self, node: ast.Call, env: Env, frame: Frame) -> Value:
         """`self.send(Event(...))`."""
         if len(node.args) != 1 or node.keywords:
-            raise Refused("self.send() to another time", self._line)
-        if self._views or self.unit.steps:
-            raise Refused("self.send() in a program that reaches into other times", self._line)
-        if self.unit.shared:
-            raise Refused("self.send(), where events are shared out", self._line)
-        if not self._is_made(node.args[0], env, frame, Event):
-            raise Refused("self.send() of something other than Event(...)", self._line)
-        cls, codes = self._record(node.args[0], env, frame, Event)
-        if not _is_heard(self._program, cls):
-            raise Refused(f"self.send() of {cls.__name__}, to which no handler listens at once", self._line)
+            raise Refused("self.send() to another time", self._ctx.line)
+        if self._ctx.views or self._ctx.unit.steps:
+            raise Refused("self.send() in a program that reaches into other times", self._ctx.line)
+        if self._ctx.unit.shared:
+            raise Refused("self.send(), where events are shared out", self._ctx.line)
+        if not self._emits.is_made(node.args[0], env, frame, Event):
+            raise Refused("self.send() of something other than Event(...)", self._ctx.line)
+        cls, codes = self._emits.made(node.args[0], env, frame, Event)
+        if not _is_heard(self._ctx.program, cls):
+            raise Refused(
+                f"self.send() of {cls.__name__}, to which no handler listens at once", self._ctx.line
+            )
         number = NOBODY
-        if any(cls in handler.events for handler in self._work.handlers):
-            if cls not in self._sent:
-                self._sent.append(cls)
-            number = self._sent.index(cls)
-        self.exit_if(f"queued >= {spec_of(self._program).loop}")
-        self.line("if queued >= sent.shape[0]:")
-        self.line(f"    return left(j, u, {SENDS})")
+        if any(cls in handler.events for handler in self._ctx.work.handlers):
+            if cls not in self._ctx.sent:
+                self._ctx.sent.append(cls)
+            number = self._ctx.sent.index(cls)
+        self._code.exit_if(f"queued >= {self._ctx.spec.loop}")
+        self._code.leave_if("queued >= sent.shape[0]", SENDS)
         words = [_word(kind, code) for (_, kind), code in zip(record_columns(cls), codes, strict=True)]
         for place, word in enumerate([f"({number})", *words]):
-            self.line(f"sent[queued, {place}] = {word}")
-        self.line(SENT)
-        self.unit.sends = max(self.unit.sends, 1 + len(words))
+            self._code.line(f"sent[queued, {place}] = {word}")
+        self._code.line(SENT)
+        self._ctx.unit.sends = max(self._ctx.unit.sends, 1 + len(words))
         return NONE
 
-    # --- what is sent -----------------------------------------------------------------------------
 
-    def _write_derived(self, handlers: list[PassHandler]) -> list[list[str]]:
-        """The code of every type that is sent, also by that code itself."""
+class Derived:
+    """Writes the code of what is sent."""
+
+    def __init__(self, ctx: Context, code: Code) -> None:
+        self._ctx, self._code = ctx, code
+
+    def write(self, handlers: list[PassHandler], write_one: Callable[[PassHandler], None]) -> list[list[str]]:
+        """The code of every type that is sent, also by that code itself. `write_one` writes a handler out."""
+        ctx, code = self._ctx, self._code
         bodies: list[list[str]] = []
-        while len(bodies) < len(self._sent):
-            event = self._derived = self._sent[len(bodies)]
-            self._event = len(self.unit.events) + len(bodies)
-            self._lines, self._levels, self._indent, self._loops = [], [Level(1)], 4, 1
+        while len(bodies) < len(self._ctx.sent):
+            event = self._ctx.derived = self._ctx.sent[len(bodies)]
+            self._ctx.event = len(self._ctx.unit.events) + len(bodies)
+            code.begin(4, loops=1)
             for handler in handlers:
                 if event in handler.events:
-                    self._handler = self.unit.handlers.index(handler.name)
+                    self._ctx.handler = self._ctx.unit.handlers.index(handler.name)
                     try:
-                        self._call_handler(handler, [SelfRef(), EventRef()])
+                        write_one(handler)
                     except Refused as refusal:
                         raise Refused(
                             f"{handler.name}: {refusal.reason}", refusal.line, refusal.file
                         ) from None
-            body = rendered(self._lines)
+            body = code.finished()
             if any("jump" in line for line in body):
                 body.insert(0, "                jump = 0")
             bodies.append(body)
-        self._derived, self._indent, self._loops = None, 3, 0
+        ctx.derived = None
+        code.begin()
         if bodies:
-            self.unit.loops = True
+            self._ctx.unit.loops = True
         return bodies
 
-    def _call_handler(self, handler: PassHandler, given: list[Any]) -> None:
-        """Write a handler out."""
-        raise TypeError("abstract")
-
-    def _following(self, bodies: list[list[str]]) -> list[str]:
+    def loop(self, bodies: list[list[str]]) -> list[str]:
         """The loop over what was sent, to stand after the code of all log events."""
         lines = [
             "        place = np.int64(0)",
@@ -113,59 +109,17 @@ class Sending(Raising):
         for number, body in enumerate(bodies):
             text = "\n".join(body)
             lines.append(f"            {'if' if number == 0 else 'elif'} what == {number}:")
-            words = enumerate(record_columns(self._sent[number]), 1)
-            fields = [(_name(number, at), _value(kind, f"sent[place, {at}]")) for at, (_, kind) in words]
+            words = enumerate(record_columns(self._ctx.sent[number]), 1)
+            fields = [(sent_word(number, at), _value(kind, f"sent[place, {at}]")) for at, (_, kind) in words]
             lines += [f"                {name} = {code}" for name, code in fields if name in text]
             lines += [*body, "                pass"]
         return [*lines, "            place += 1"]
-
-    # --- what reads the event ---------------------------------------------------------------------
-
-    @property
-    def now(self) -> str:
-        """The time of the step."""
-        return super().now if self._derived is None else "own_ts"
-
-    @property
-    def root(self) -> str:
-        """The seq of the log event that the step is of."""
-        return super().root if self._derived is None else "own_seq"
-
-    def _field_of(self, node: ast.expr, env: Env) -> Field | None:
-        """The event's field in the log that this reads, if it does."""
-        return super()._field_of(node, env) if self._derived is None else None
-
-    def _field(self, node: ast.Attribute) -> Value:
-        """The value of a field of the event."""
-        if self._derived is None:
-            return super()._field(node)
-        if node.attr in ("ts", "seq"):
-            return Value("int", self.now if node.attr == "ts" else self.root)
-        columns = record_columns(self._derived)
-        for place, field in enumerate(self._derived.__fields__):
-            if field.name == node.attr:
-                at = 1 + columns.index(next(c for c in columns if c[0] == str(place)))
-                number = self._sent.index(self._derived)
-                inner = Value(columns[at - 1][1], _name(number, at))
-                if isinstance(field.type, OptionalType):
-                    return optional(_name(number, at - 1), inner)
-                return inner
-        raise Refused(f"the event's attribute {node.attr}", self._line)
-
-    def _computed(self, node: ast.expr, env: Env, frame: Frame, mark: Any) -> Value | None:
-        """What Python makes of the event alone is a column of the log: a derived event has none."""
-        return super()._computed(node, env, frame, mark) if self._derived is None else None
 
 
 def _is_heard(program: Program, cls: type[Event]) -> bool:
     """Whether Python takes events of this type."""
     listening = [h for h in spec_of(program).handlers if cls in h.events]
     return bool(listening) and all(h.after is None for h in listening)
-
-
-def _name(number: int, at: int) -> str:
-    """The variable for a word of a derived event."""
-    return f"d{number}_{at}_"
 
 
 def _word(kind: str, code: str) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from timelapse.kernels.native.lowering.states.base import StateCode, Writer
+from timelapse.kernels.native.lowering.states.base import Pass, StateCode, Writer
 from timelapse.kernels.native.lowering.states.effects import FuncCode
 from timelapse.kernels.native.lowering.states.forms import compiled, form_of, view_of
 from timelapse.kernels.native.lowering.values import Refused
@@ -10,11 +10,12 @@ from timelapse.kernels.native.memory.layout import Layout, Mode
 from timelapse.kernels.native.windows import Sliding
 from timelapse.kinds.base import StateSpec
 
-__all__ = ["StateCode", "Writer", "compiled", "state_code", "view_of"]
+__all__ = ["Pass", "StateCode", "Writer", "compiled", "state_code", "view_of"]
 
 
 def state_code(
-    spec: StateSpec, mode: Mode, layout: Layout, out: Writer, index: int, table: int, views: Sliding | None = None,
+    spec: StateSpec, mode: Mode, layout: Layout, out: Writer, own: Pass, index: int, table: int,
+    views: Sliding | None = None,
 ) -> StateCode:  # fmt: skip
     """What writes the operations of a state. Raises Refused."""
     form = form_of(spec.kind)
@@ -25,4 +26,4 @@ def state_code(
         raise Refused(f"what is done to {spec.name}, a {spec.kind.__name__} that this pass does not know")
     if mode == "delta" and layout.form == "func":
         found = form.delta or FuncCode
-    return found(spec, mode, layout, out, index, table, views)
+    return found(spec, mode, layout, out, own, index, table, views)

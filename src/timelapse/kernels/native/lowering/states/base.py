@@ -35,24 +35,32 @@ UNDO = "  # undo"
 
 
 class Writer(Protocol):
-    """What the operations need of the code generator."""
+    """What the operations write to."""
 
     def line(self, text: str) -> None: ...
     def temp(self, kind: str, code: str) -> Value: ...
     def exit_if(self, condition: str) -> None: ...
+    def leave_if(self, condition: str, reason: int) -> None: ...
     def raises_if(self, condition: str, error: Exception, also: str = "") -> None: ...
     def room_if(self, condition: str) -> None: ...
     def give_up_if(self, condition: str) -> None: ...
     def name(self, stem: str) -> str: ...
     def block(self, head: str) -> AbstractContextManager[None]: ...
     def store(self, stem: str, value: Value) -> Value: ...
+    def rounds(self, count: str) -> AbstractContextManager[str]: ...
+    @property
+    def in_loop(self) -> bool: ...
+
+
+class Pass(Protocol):
+    """What the operations ask of the pass that they are part of."""
+
     def text(self, text: str | bytes) -> int: ...
     def uses_key(self, state: str, words: Sequence[str]) -> None: ...
     def hidden(self, spec: StateSpec) -> StateCode: ...
     def members_of(self, spec: StateSpec) -> StateCode: ...
     def heads_of(self, spec: StateSpec) -> StateCode: ...
     def list_of(self, code: Callable[[str], str], words: int) -> tuple[str, str]: ...
-    def rounds(self, count: str) -> AbstractContextManager[str]: ...
     @property
     def counted(self) -> Collection[str]: ...
     @property
@@ -61,8 +69,6 @@ class Writer(Protocol):
     def now(self) -> str: ...
     @property
     def steady(self) -> Collection[str]: ...
-    @property
-    def in_loop(self) -> bool: ...
     @property
     def keeps(self) -> bool: ...
 
@@ -84,16 +90,16 @@ class StateCode:
     """Whether `items()` is compiled in handlers of ticks: `listing`, `listed`."""
 
     def __init__(
-        self, spec: StateSpec, mode: Mode, layout: Layout, out: Writer, index: int, table: int,
+        self, spec: StateSpec, mode: Mode, layout: Layout, out: Writer, own: Pass, index: int, table: int,
         views: Sliding | None = None,
     ) -> None:  # fmt: skip
         """`index`: the state's number, also that of its log; `table`: that of its table."""
-        self.spec, self.mode, self.layout, self._out = spec, mode, layout, out
+        self.spec, self.mode, self.layout, self._out, self._pass = spec, mode, layout, out, own
         self.views = views
         self.ordinal, self.table, self._index = index, f"t{table}", table
         self._parts = [kind_of(kind) for kind in key_types(spec)]
         self.pushes = 0
-        self.mapped = mode == "exact" and can_be_mapped(spec, layout) and spec.name not in out.indexed
+        self.mapped = mode == "exact" and can_be_mapped(spec, layout) and spec.name not in own.indexed
 
     @property
     def attribute(self) -> bool:
@@ -194,7 +200,7 @@ class StateCode:
         if self.spec.key is None:
             if key is not None:
                 raise Refused(f"{self.spec.name} has no key")
-            self._out.uses_key(self.spec.name, ("N0",))
+            self._pass.uses_key(self.spec.name, ("N0",))
             return "N0"
         if key is None:
             raise Refused(f"{self.spec.name} used without a key")
@@ -211,7 +217,7 @@ class StateCode:
         if [p.kind for p in parts] != self._parts:
             raise Refused(f"a key of {self.spec.name} of another type")
         words = [word(p) for p in parts]
-        self._out.uses_key(self.spec.name, words)
+        self._pass.uses_key(self.spec.name, words)
         return ", ".join(words)
 
     def _certain(self, value: Value) -> Value:
@@ -270,7 +276,7 @@ class StateCode:
     def save(self, row: str) -> None:
         """Before a row is written: what is there goes to the undo log, and where that is asked for to the rows as they were."""
         layout = self.layout
-        if self._out.keeps:
+        if self._pass.keeps:
             self._out.line(f"keep(kept, N{self._index}, {self.table}, {row})")
         self._out.room_if("u >= undo.shape[0]")
         self._out.line(
@@ -286,14 +292,14 @@ class StateCode:
         if self.views is not None and not self.views.stamped:
             self._push_room()
             added = f"minus({value}, {self.word(row, self.layout.place)})"
-            self._out.line(f"push(w{self.ordinal}, k{self.ordinal}, {self._out.now}, {row}, {added})")
+            self._out.line(f"push(w{self.ordinal}, k{self.ordinal}, {self._pass.now}, {row}, {added})")
 
     def stamp(self, row: str, *, present: bool = True) -> None:
         """The row's latest operation is this one, which leaves its key `present` or not."""
         if self.views is not None:
             self._push_room()
             i = self.ordinal
-            given = f"{self.layout.twins}, {self._out.now}, N{int(present)}"
+            given = f"{self.layout.twins}, {self._pass.now}, N{int(present)}"
             self._out.line(f"stamp(w{i}, k{i}, {self.table}, {row}, {given})")
 
     def edge(self, lag: int) -> str:
@@ -418,7 +424,7 @@ class StateCode:
             return [w for item, inner in pairs for w in self.constant(item, inner)]
         assert isinstance(kind, ScalarType)
         if kind.name in ("str", "bytes"):
-            return [self._out.text(value)]
+            return [self._pass.text(value)]
         if kind.name == "float":
             return [struct.unpack("<q", struct.pack("<d", value))[0]]
         if isinstance(kind, DecimalType):

@@ -38,7 +38,7 @@ class CounterCode(StateCode):
     def _read(self, row: str) -> Value:
         value = self._out.temp("int", self.word(row, self.layout.place))
         counts_rows = is_hidden(self.spec)
-        small = counts_rows or self.spec.name in self._out.steady
+        small = counts_rows or self.spec.name in self._pass.steady
         return replace(value, bound=BOUND) if small else value
 
     def set(self, key: Value | None, value: Value) -> None:

@@ -30,7 +30,7 @@ class ExtremumCode(ValueLikeCode):
         """What tells the log about a row's queue."""
         assert self.views is not None
         i, at, lags = self.ordinal, self.layout.twins, len(self.views.lags)
-        return f"w{i}, k{i}, {self._out.now}, {self.table}, {row}, {at}, {lags}"
+        return f"w{i}, k{i}, {self._pass.now}, {self.table}, {row}, {at}, {lags}"
 
     def _method(self, name: str, key: Value | None, given: dict[str, Value]) -> Value:
         if name != "add":

@@ -49,14 +49,14 @@ class Listed(Paired):
         operation, for messages."""
         if self.views is not None:
             raise Refused(f"{self.spec.name}{what}, of a state of which there are windows")
-        heads = self._out.heads_of(self.spec)
+        heads = self._pass.heads_of(self.spec)
         words = self._declared(heads, key)
         if not self.known():
             return None
         head = heads.word(heads.find(words), heads.layout.place)
         i, layout, outer = self.ordinal, self.layout, heads.layout.width
         sizes = f"N{outer}, N{layout.width - outer}, N{layout.present}, N{layout.place}, N{layout.size}"
-        return self._out.list_of(
+        return self._pass.list_of(
             lambda first: (
                 f"list_members(listed, {first}, nodes{i}, linked{i}, {head}, {self.table}, m{self._index}, {sizes})"
             ),
@@ -89,7 +89,7 @@ class Listed(Paired):
         if found is None:
             return
         out, (first, count) = self._out, found
-        heads = out.heads_of(self.spec)
+        heads = self._pass.heads_of(self.spec)
         words, outer = self._declared(heads, key), heads.layout.width
         with out.rounds(count) as n:
             row = out.temp("int", f"{first} + {n}").code
@@ -97,14 +97,14 @@ class Listed(Paired):
             self.drop(self.find(", ".join([words, *inner])))
         with out.block(f"if {count} != 0:"):
             out.line(f"linked{self.ordinal}[{DROPPED}] = 1")
-            if self.spec.name in out.counted:
-                out.members_of(self.spec).change(key, ast.Sub(), lambda: Value("int", count))
+            if self.spec.name in self._pass.counted:
+                self._pass.members_of(self.spec).change(key, ast.Sub(), lambda: Value("int", count))
 
     def number_of(self, key: Value) -> Value:
         """How much stands under a key."""
         if self.views is not None:
             raise Refused(f"{self.spec.name}.count(), of a state of which there are windows")
-        counted = self._out.members_of(self.spec)
+        counted = self._pass.members_of(self.spec)
         if self.mode == "ignored":
             counted.key(key)
             return Value("int", "0", const=0)
@@ -113,10 +113,9 @@ class Listed(Paired):
     def _link(self, key: Value | None, row: str) -> None:
         """A row that is written may be of a pair that was never there: it goes to the list of what stands under its key."""
         out, i = self._out, self.ordinal
-        heads = out.heads_of(self.spec)
+        heads = self._pass.heads_of(self.spec)
         with out.block(f"if {self.flags(row)} & {LINKED} == 0:"):
-            out.line(f"if linked{i}[{NEXT}] >= nodes{i}.shape[0]:")
-            out.line(f"    return left(j, u, {LINKS})")
+            out.leave_if(f"linked{i}[{NEXT}] >= nodes{i}.shape[0]", LINKS)
             head = heads.claim(heads.key(self._outer(key)))
             heads.save(head)
             self.save(row)
@@ -124,17 +123,17 @@ class Listed(Paired):
             out.line(f"link(nodes{i}, linked{i}, {given})")
 
     def _comes(self, key: Value | None, row: str) -> None:
-        if self.spec.name in self._out.counted:
+        if self.spec.name in self._pass.counted:
             with self._out.block(f"if {self.lacks(row)}:"):
-                self._out.members_of(self.spec).change(self._outer(key), ast.Add(), single)
-        if self.spec.name in self._out.indexed:
+                self._pass.members_of(self.spec).change(self._outer(key), ast.Add(), single)
+        if self.spec.name in self._pass.indexed:
             self._link(key, row)
         super()._comes(key, row)
 
     def _goes(self, key: Value | None, row: str) -> None:
-        if self.spec.name in self._out.counted:
-            self._out.members_of(self.spec).change(self._outer(key), ast.Sub(), single)
-        if self.spec.name in self._out.indexed:
+        if self.spec.name in self._pass.counted:
+            self._pass.members_of(self.spec).change(self._outer(key), ast.Sub(), single)
+        if self.spec.name in self._pass.indexed:
             self._out.line(f"linked{self.ordinal}[{DROPPED}] = 1")
         super()._goes(key, row)
 

@@ -48,7 +48,7 @@ class SetCode(StateCode):
         if self.views is not None:
             self._push_room()
             i = self.ordinal
-            self._out.line(f"push(w{i}, k{i}, {self._out.now}, {row}, N{int(present)})")
+            self._out.line(f"push(w{i}, k{i}, {self._pass.now}, {row}, N{int(present)})")
         self._mark(row, present)
 
     def _mark(self, row: str, present: bool) -> None:

@@ -53,7 +53,7 @@ class SetOfCode(Listed, SetCode):
     def _counted(self) -> list[tuple[int, StateCode]]:
         """The lags of views, with the counters of members within them."""
         lags = () if self.views is None else self.views.lags
-        return [(lag, self._out.hidden(members_spec(self.spec, lag))) for lag in lags]
+        return [(lag, self._pass.hidden(members_spec(self.spec, lag))) for lag in lags]
 
     def _stamp(self, row: str) -> str:
         return self.word(row, self.layout.twins)
@@ -67,7 +67,7 @@ class SetOfView(SetView, SetOfCode):
     parameters: ClassVar = {"count": ()}
 
     def _method(self, name: str, key: Value | None, given: dict[str, Value]) -> Value:
-        return self._out.hidden(members_spec(self.spec, self.lag)).get(key)
+        return self._pass.hidden(members_spec(self.spec, self.lag)).get(key)
 
 
 FORMS = {SetOf: Form(SetOfCode, SetOfView)}

@@ -15,8 +15,9 @@ class View(StateCode):
 
     def __init__(self, state: StateCode, lag: int, *, last: bool) -> None:
         super().__init__(
-            state.spec, state.mode, state.layout, state._out, state.ordinal, state._index, state.views
-        )
+            state.spec, state.mode, state.layout, state._out, state._pass, state.ordinal, state._index,
+            state.views,
+        )  # fmt: skip
         if state.mode != "exact" or state.views is None or lag not in state.views.lags:
             raise Refused(f"a view of {state.spec.name}, which this pass does not know")
         self._state, self.lag, self._last = state, lag, last

@@ -96,14 +96,14 @@ class DecayedCode(SmoothedCode):
         row = self.claim(words)
         with self._out.block(f"if {self.has(row)}:"):
             left = self._left(row)
-            self.put(row, [f"bits({left.code} + {v.code})", self._out.now])
+            self.put(row, [f"bits({left.code} + {v.code})", self._pass.now])
         with self._out.block("else:"):
-            self.put(row, [f"bits(0.0 + {v.code})", self._out.now])
+            self.put(row, [f"bits(0.0 + {v.code})", self._pass.now])
         return NONE
 
     def _left(self, row: str) -> Value:
         """What is left now under a key that is there."""
-        half, place, now = self.spec.option("half_life"), self.layout.place, self._out.now
+        half, place, now = self.spec.option("half_life"), self.layout.place, self._pass.now
         if half >= _EXACT:
             raise Refused(f"{self.spec.name}, whose half_life is no float")
         self._out.exit_if(f"not 0 <= minus({now}, {self.word(row, place + 1)}) < {_EXACT}")
