@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import json
+import os
 from pathlib import Path
 
 import pytest
 
+import timelapse as tl
 from tests.cli.run_cli import cli
 
 RULES = """import timelapse as tl
@@ -88,7 +91,7 @@ def test_late_rows_and_files_that_are_taken_in_again_are_counted(tmp_path: Path)
         "All others have other numbers"
         in cli("ingest", rules, log, f"Pay={tmp_path / 'c.csv'}", "--append").out
     )
-    again = cli("ingest", rules, log, f"Pay={tmp_path / 'c.csv'}", "--append").out
+    again = cli("ingest", rules, log, f"Pay={tmp_path / 'c.csv'}", "--append", "--again").out
     assert f"{tmp_path / 'c.csv'} had been taken in before, and its events are in the log once more" in again
     assert (
         cli("replay", f"{rules}:Rules", log, "--out", tmp_path / "run", "--no-cache", "--slices", "2").code
@@ -106,3 +109,39 @@ def test_late_rows_and_files_that_are_taken_in_again_are_counted(tmp_path: Path)
     gone = cli("verify", tmp_path / "run")
     assert gone.code == 2
     assert "not there: it was removed" in " ".join(gone.err.split())
+
+
+def test_an_append_leaves_out_files_that_the_log_has(tmp_path: Path) -> None:
+    """A known file again changes nothing; one of its name with other content is added; on purpose all is taken in again."""
+    rules, log, raw = tmp_path / "rules.py", tmp_path / "log", tmp_path / "raw"
+    rules.write_text(RULES)
+    raw.mkdir()
+    for day in (1, 2):
+        (raw / f"{day}.csv").write_text(f"ts,a\n{day}000000,5\n{day}000001,6\n")
+    sources = f"Pay={raw}/*.csv"
+    assert cli("ingest", rules, log, f"Pay={raw}/1.csv").code == 0
+
+    more = cli("ingest", rules, log, sources, "--append").out
+    assert f"{raw}/1.csv: in the log already, left out (--again takes them in once more)" in more
+    assert (tl.Log.open(log).version, tl.Log.open(log).count) == (2, 4)
+
+    os.utime(raw / "2.csv", (0, 0))  # touched, and the same
+    same = cli("ingest", rules, log, sources, "--append")
+    assert (same.code, "nothing new: all 2 files are in" in same.out, "--again" in same.out) == (
+        0,
+        True,
+        True,
+    )
+    assert json.loads(cli("ingest", rules, log, sources, "--append", "--json").out)["added"] == 0
+    assert (tl.Log.open(log).version, tl.Log.open(log).count) == (2, 4)
+
+    (raw / "2.csv").write_text("ts,a\n9000000,7\n")
+    assert cli("ingest", rules, log, sources, "--append").code == 0
+    assert tl.Log.open(log).count == 5
+    assert cli("ingest", rules, log, sources, "--append", "--again").code == 0
+    assert tl.Log.open(log).count == 8
+
+    wrong = cli("ingest", rules, tmp_path / "other", sources, "--again")
+    assert (wrong.code, "--again is for --append" in wrong.err) == (2, True)
+    gone = cli("ingest", rules, log, f"Pay={raw}/3*.csv", "--append")
+    assert (gone.code, "3*.csv" in gone.err) == (2, True)

@@ -202,7 +202,15 @@ def ingest(
         typer.Option("--types", metavar="A,B", help="Only the sources of these types, of a definition."),
     ] = None,
     append: Annotated[
-        bool, typer.Option("--append", help="Add events to the log that is there, as a new version.")
+        bool,
+        typer.Option(
+            "--append",
+            help="Add events to the log that is there, as a new version. Files that it has as they are now are left out.",
+        ),
+    ] = False,
+    again: Annotated[
+        bool,
+        typer.Option("--again", help="With --append: take in files once more that the log has already."),
     ] = False,
     overwrite: Overwrite = False,
     master: Master = None,
@@ -219,6 +227,10 @@ def ingest(
 
     share = None if max_bad is None else share_of(max_bad)
     span = window_of(since, before)
+    if again and (events.endswith(".toml") or not append):
+        raise UsageError(
+            "--again is for --append TYPE=PATH", hint="--overwrite makes the log of a definition from all its files", code="TL808"
+        )  # fmt: skip
     if events.endswith(".toml"):
         layout = {
             "ts": ts, "unit": unit, "time-format": time_format, "year": year, "tz": tz, "format": fmt, "sep": sep, "quote": quote,
@@ -256,7 +268,35 @@ def ingest(
         made[classes[name]] = source_of(
             files, {**options[name], **span, "header": not no_header, "unmatched": unmatched}, fields[name]
         )
-    _make(events, out, {cls: [one] for cls, one in made.items()}, share, late=cast("Late", late or "include"), append=append, overwrite=overwrite, master=master, as_json=as_json)  # fmt: skip
+    every = {cls: [one] for cls, one in made.items()}
+    if append and not again and not overwrite:
+        every, has_all = _not_taken(out, every, as_json=as_json)
+        if has_all:
+            return
+    _make(events, out, every, share, late=cast("Late", late or "include"), append=append, overwrite=overwrite, master=master, as_json=as_json)  # fmt: skip
+
+
+def _not_taken(
+    out: Path, made: dict[type[Event], list[Source]], *, as_json: bool
+) -> tuple[dict[type[Event], list[Source]], bool]:
+    """What of these sources the log does not have yet, and whether that is nothing; said in a line where it is not all."""
+    from timelapse.cli.console import line
+    from timelapse.ingest.definition import not_taken
+    from timelapse.log import Log
+
+    log = Log.open(out)
+    left, same = not_taken({cls.__name__: own for cls, own in made.items()}, log.manifest.ingests)
+    if not left:
+        _nothing_new(
+            log, as_json=as_json, files=len(same), again="to take them in once more: ", option="--again"
+        )
+    elif same and not as_json:
+        others = f" and {many(len(same) - 1, 'other file', 'other files')}" if len(same) > 1 else ""
+        line(
+            ("known     ", "dim"),
+            f"{same[0]}{others}: in the log already, left out (--again takes them in once more)",
+        )
+    return {cls: left[cls.__name__] for cls in made if cls.__name__ in left}, not left
 
 
 def _of_definition(
@@ -312,7 +352,11 @@ def _of_definition(
     _make(found.events, target, made, share, late=cast("Late", late or found.late), append=append, overwrite=overwrite, master=master, as_json=as_json, corrected=corrected, keep=found.keep)  # fmt: skip
 
 
-def _nothing_new(log: Log, *, as_json: bool) -> None:
+def _nothing_new(
+    log: Log, *, as_json: bool, files: int | None = None, again: str = "where the definition has changed: ",
+    option: str = "--overwrite reads all files again",
+) -> None:  # fmt: skip
+    """Say that a log has all files of its definition, or so many that were named."""
     from timelapse.cli.console import line, print_json
     from timelapse.cli.log_json import log_json
     from timelapse.ingest.known import Taken
@@ -320,11 +364,12 @@ def _nothing_new(log: Log, *, as_json: bool) -> None:
     if as_json:
         print_json({**log_json(log.info()), "seconds": 0.0, "added": 0})
         return
-    files = len({path for _, path in Taken(log.manifest.ingests).files})
+    if files is None:
+        files = len({path for _, path in Taken(log.manifest.ingests).files})
     line(
         f"nothing new: {'the file is' if files == 1 else f'all {files:,} files are'} in {log.path} already, version {log.version}, {many(log.count, 'event', 'events')}"
     )
-    line(("where the definition has changed: ", "dim"), "--overwrite reads all files again")
+    line((again, "dim"), option)
 
 
 def _make(

@@ -188,6 +188,30 @@ def new_files(found: Definition, ingests: Sequence[IngestEntry]) -> Fresh:
     return Fresh(left, corrected, notes)
 
 
+def not_taken(
+    sources: Mapping[str, Sequence[Source]], ingests: Sequence[IngestEntry]
+) -> tuple[dict[str, list[Source]], list[str]]:
+    """The sources without the files (of tables: parts) that these ingests took in as they are now, and these files. Those without any are left out.
+
+    A file of the same name with other content stays: an append adds it.
+    """
+    taken = Taken(ingests)
+    left: dict[str, list[Source]] = {}
+    same: list[str] = []
+    for name, every in sources.items():
+        for source in every:
+            if not source.is_files:
+                left.setdefault(name, []).append(source)
+                continue
+            files, data, _ = _listed(source)
+            known = [f.path for f in files if (n := taken.files.get((name, f.path))) and is_same(f, *n)]
+            same += known
+            new = [f.path for f in files if f.path not in set(known)]
+            if new or not files:  # of no files whoever reads them says so
+                left.setdefault(name, []).append(replace(source, data=data(new)) if known else source)
+    return left, same
+
+
 def _source(path: Path, where: str, table: Mapping[str, Any]) -> tuple[str, Source]:
     options = [field.name for field in fields(Source) if field.name not in ("data", "order_by", "position")]
     _check_names(
