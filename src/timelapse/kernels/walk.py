@@ -172,12 +172,12 @@ class Walk:
 
     def _stops(self, batch: Batch, visit: Visit) -> Iterator[tuple[int, Callable[[], bool]] | None]:
         """Where to stop in a batch, by index, with what to do there; None once there are no further stops at all."""
-        seqs: Any = None
+        columns: list[Any] | None = None
         while self._next is not None and self._next < batch.chunk.seq_hi:
-            if seqs is None:
+            if columns is None:
                 columns = [t.column("seq").to_numpy() for t in batch.chunk.tables.values()]
-                seqs = np.sort(np.concatenate(columns)) if columns else np.zeros(0, np.int64)
-            yield int(np.searchsorted(seqs, self._next)), lambda: self._visit(visit)
+            before = sum(int(np.searchsorted(seqs, self._next)) for seqs in columns)
+            yield before, lambda: self._visit(visit)
         if self._next is None:
             yield None
 

@@ -20,6 +20,7 @@ from timelapse.log.part import reading
 from timelapse.log.reader import Chunk, EventReader, LogReader, cut_rows
 from timelapse.log.rows import row_maker
 from timelapse.model.events import Event
+from timelapse.trace.lookup import Lookup, numbers
 
 Seqs = npt.NDArray[np.int64]
 Mask = npt.NDArray[np.bool_]
@@ -35,6 +36,8 @@ _FREE = 32 * _BLOCK
 """So many may be read anyway."""
 _AT_ONCE = 1 << 22
 """So many events are compared with keys at a time."""
+_HASHED = 1000
+"""So many texts are hashed for each block."""
 _MANY, _FEW = 16, 4
 """Of more keys than these it is worth to look for so few values of which each has one."""
 
@@ -142,17 +145,22 @@ class Columns:
         codes = _codes(tests, own_sides) if exact else NONE
         found: list[Seqs] = []
         count = 0
-        for table in self._large(pattern.type, lo, hi):
-            seqs = table.column("seq").to_numpy()
+        names = sorted({field for test in tests for field in test.fields})
+        for table in self._large(pattern.type, lo, hi, lambda own: all(t.soon(own) for t in tests)):
+            seqs = _seqs(table)
+            table = table.select(names)
             if cover:
                 near = np.logical_or.reduce([test.rows(table) for test in cover])
-                table, seqs = table.filter(pa.array(near)), seqs[near]
+                seqs = seqs[near]
+                if not len(seqs):
+                    continue
+                table = table.filter(pa.array(near))
             mask: Mask | None = None
             for test in tests:
                 own = test.rows(table)
                 mask = own if mask is None else mask & own
             hits = seqs if mask is None else seqs[mask]
-            if mask is not None and exact:
+            if mask is not None and exact and len(hits):
                 hits = hits[_together_of(tests, codes, table.filter(pa.array(mask)))]
             hits = hits[np.searchsorted(hits, lo) : np.searchsorted(hits, hi)]
             count += len(hits)
@@ -161,17 +169,22 @@ class Columns:
             found.append(hits)
         return np.concatenate([NONE, *found])
 
-    def _large(self, kind: str, lo: int, hi: int) -> Iterator[pa.Table]:
-        """The events of a type that are stored with others lo <= seq < hi, in large tables: what is looked for in a table is hashed for it."""
+    def _large(self, kind: str, lo: int, hi: int, soon: Callable[[pa.Table], bool]) -> Iterator[pa.Table]:
+        """The events of a type that are stored with others lo <= seq < hi, in large tables, unless they are looked through `soon`: else what
+        is looked for in a table is hashed for it."""
         own: list[pa.Table] = []
         for chunk in self._parts:
             table = chunk.tables.get(kind)
             if table is None or not table.num_rows or chunk.seq_hi <= lo or chunk.seq_lo >= hi:
                 continue
-            if own and (table.schema != own[0].schema or sum(t.num_rows for t in own) >= _AT_ONCE):
+            alone = soon(table)
+            if own and (alone or table.schema != own[0].schema or sum(t.num_rows for t in own) >= _AT_ONCE):
                 yield pa.concat_tables(own)
                 own = []
-            own.append(table)
+            if alone:
+                yield table
+            else:
+                own.append(table)
         if own:
             yield pa.concat_tables(own)
 
@@ -193,7 +206,7 @@ class Columns:
         return [alone.column(field).to_pylist() for field in fields]
 
     def _grouped(self, name: str, seqs: Seqs, fields: Sequence[str]) -> pa.TableGroupBy:
-        own = [_picked(t[name], seqs) for t in self._tables if name in t]
+        own = [picked(t[name], seqs) for t in self._tables if name in t]
         return pa.concat_tables(own).unify_dictionaries().group_by(list(fields))
 
     def events(self, cls: type[Event], seqs: Seqs, fields: Sequence[str]) -> Iterator[Event]:
@@ -211,7 +224,7 @@ class Columns:
 
         def read(group: Seqs) -> list[pa.Table]:
             chunks = self._chunks(int(group[0]), int(group[-1]) + 1, {name: list(fields)})
-            return [_picked(c.tables[name], group) for c in chunks if name in c.tables]
+            return [picked(c.tables[name], group) for c in chunks if name in c.tables]
 
         for tables in _together(read, [g for g in groups if len(g)]):
             yield from _rows(cls, seqs, fields, tables)
@@ -236,20 +249,30 @@ def _is_light(kind: pa.DataType) -> bool:
 def _rows(cls: type[Event], seqs: Seqs, fields: Sequence[str], tables: Iterable[pa.Table]) -> Iterator[Event]:
     make = row_maker(cls, list(fields))
     for table in tables:
-        own = _picked(table, seqs)
+        own = picked(table, seqs)
         if own.num_rows:
             yield from make(own)
 
 
-def _picked(table: pa.Table, seqs: Seqs) -> pa.Table:
-    """The rows of these events, which are of its type."""
-    own = table.column("seq").to_numpy()
+def _seqs(table: pa.Table) -> Seqs:
+    """Its events' seqs, ascending."""
+    found = numbers(table.column("seq"))
+    return table.column("seq").to_numpy() if found is None else found
+
+
+def picked(table: pa.Table, seqs: Seqs) -> pa.Table:
+    """The rows of those of the events (ascending) that are of the table's type."""
+    own = _seqs(table)
     if not len(own):
         return table
-    inside = seqs[np.searchsorted(seqs, own[0]) : np.searchsorted(seqs, own[-1], "right")]
-    if len(inside) == len(own):
-        return table
-    return table.take(pa.array(np.searchsorted(own, inside)))
+    near = seqs[np.searchsorted(seqs, own[0]) : np.searchsorted(seqs, own[-1], "right")]
+    if not len(near):
+        return table.slice(0, 0)
+    if len(own) == own[-1] - own[0] + 1:  # all that there is, so each event has a row
+        return table if len(near) == len(own) else table.take(pa.array(near - own[0]))
+    at = np.searchsorted(own, near)
+    at = at[own[at] == near]
+    return table if len(at) == len(own) else table.take(pa.array(at))
 
 
 def _cover(tests: Sequence[_Wanted], keys: Sequence[Sequence[Any]]) -> list[_Wanted]:
@@ -305,10 +328,11 @@ class _Wanted:
 
     def __init__(self, part: Any, values: list[Any]) -> None:
         self._part = part
-        self._fields, self._values = sorted(part.fields), values
+        self.fields, self._values = sorted(part.fields), values
         self._places = {(type(v), v): n for n, v in enumerate(values)}
         self.count = len(values)
         self._arrays: dict[pa.DataType, tuple[pa.Array | None, Seqs]] = {}
+        self._lookups: dict[pa.DataType, Lookup | None] = {}
         self.always = any(c == v and type(c) is type(v) for c in part.constants for v in values)
 
     def only(self, values: list[Any]) -> _Wanted:
@@ -323,12 +347,16 @@ class _Wanted:
     def places(self, table: pa.Table) -> list[Seqs] | None:
         """For each field where its value stands among them, by row; -1 where it is none. None: that is not known."""
         found: list[Seqs] = []
-        for field in self._fields:
+        for field in self.fields:
             column = table.column(field)
             kind = _plain(column.type)
             values, at = self._of(kind)
             if values is None:
                 return None
+            lookup, own = self._lookup(kind), numbers(column)
+            if lookup is not None and own is not None:
+                found.append(at[lookup.places(own)])
+                continue
             index = pc.index_in(column.cast(kind), value_set=values)
             found.append(at[np.asarray(pc.fill_null(index, len(at) - 1))])
         return found
@@ -336,13 +364,27 @@ class _Wanted:
     def rows(self, table: pa.Table) -> Mask:
         """The rows in which one of the fields holds one of the values."""
         total = np.zeros(table.num_rows, np.bool_)
-        for field in self._fields:
+        for field in self.fields:
             column = table.column(field)
-            values, _ = self._of(_plain(column.type))
+            kind = _plain(column.type)
+            values, _ = self._of(kind)
             if values is None:
                 return np.ones(table.num_rows, np.bool_)
-            total |= _among(column, values)
+            lookup, own = self._lookup(kind), numbers(column)
+            total |= _among(column, values) if lookup is None or own is None else lookup.among(own)
         return total
+
+    def soon(self, table: pa.Table) -> bool:
+        """Whether a table is looked through without hashing the values for it."""
+        kinds = [table.schema.field(field).type for field in self.fields]
+        few = self.count <= _HASHED
+        return all((few and pa.types.is_dictionary(k)) or self._lookup(_plain(k)) is not None for k in kinds)
+
+    def _lookup(self, kind: pa.DataType) -> Lookup | None:
+        if kind not in self._lookups:
+            values, _ = self._of(kind)
+            self._lookups[kind] = None if values is None else Lookup.of(values)
+        return self._lookups[kind]
 
     def _of(self, kind: pa.DataType) -> tuple[pa.Array | None, Seqs]:
         """Those that a column of a type may hold (None: that is not known), and where they stand among all, then -1."""

@@ -14,7 +14,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import pyarrow as pa
 
 from timelapse.kinds.grouped import Under
 from timelapse.log.part import reading
@@ -23,7 +22,7 @@ from timelapse.log.reader import Columns as Wanted
 from timelapse.log.rows import rows_of
 from timelapse.log.types import EventType
 from timelapse.model.events import Event
-from timelapse.trace.columns import NONE, Columns, Pattern, Seqs, contained
+from timelapse.trace.columns import NONE, Columns, Pattern, Seqs, contained, picked
 from timelapse.trace.knowledge import Key, Place, Unfocused
 from timelapse.trace.matter import LONGEST, key_parts
 
@@ -234,16 +233,6 @@ class Thinned(SameEvents):
         self, lo: int, hi: int, classes: Mapping[str, type[Event]], columns: Wanted | None = None
     ) -> Iterator[Event]:
         return rows_of(self, lo, hi, classes, columns)
-
-
-def picked(table: pa.Table, seqs: Seqs) -> pa.Table:
-    """The rows of those of the events that are of the table's type."""
-    own = table.column("seq").to_numpy()
-    near = seqs[np.searchsorted(seqs, own[0]) : np.searchsorted(seqs, own[-1], "right")]
-    if not len(near):
-        return table.slice(0, 0)
-    at = np.searchsorted(own, near)
-    return table.take(pa.array(at[own[at] == near]))
 
 
 def _joined(parts: Iterable[Seqs]) -> Seqs:

@@ -1,0 +1,47 @@
+"""Which rows hold one of some numbers, by a table."""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from hypothesis import given
+from hypothesis import strategies as st
+
+from timelapse.trace.columns import picked
+from timelapse.trace.lookup import Lookup, numbers
+
+_ENDS = [-(2**63), -(2**63) + 1, -1, 0, 1, 2**63 - 2, 2**63 - 1]
+_NUMBERS = st.sampled_from(_ENDS) | st.integers(-3, 9)
+
+
+@given(st.lists(_NUMBERS, unique=True, min_size=1, max_size=8), st.lists(_NUMBERS, max_size=30))
+def test_a_table_says_what_arrow_says(values: list[int], rows: list[int]) -> None:
+    wanted, column = pa.array(values, pa.int64()), pa.array(rows, pa.int64())
+    lookup = Lookup.of(wanted)
+    if lookup is None:
+        assert max(values) - min(values) >= 1 << 24
+        return
+    own = column.to_numpy()
+    assert lookup.among(own).tolist() == pc.is_in(column, value_set=wanted).to_pylist()
+    places = pc.fill_null(pc.index_in(column, value_set=wanted), -1).to_pylist()
+    assert lookup.places(own).tolist() == places
+
+
+def test_only_whole_numbers_that_are_all_there_are_looked_up() -> None:
+    assert Lookup.of(pa.array(["a"])) is None
+    assert Lookup.of(pa.array([], pa.int64())) is None
+    assert Lookup.of(pa.array([1], pa.int32())) is None
+    assert numbers(pa.chunked_array([pa.array([1, None])])) is None
+    assert numbers(pa.chunked_array([pa.array([1]), pa.array([2])])) is None
+    assert numbers(pa.chunked_array([pa.array([1.5])])) is None
+    times = numbers(pa.chunked_array([pa.array([7], pa.timestamp("us", "UTC"))]))
+    assert times is not None
+    assert times.tolist() == [7]
+
+
+@given(st.lists(st.integers(0, 12), unique=True), st.lists(st.integers(0, 12), unique=True))
+def test_rows_of_some_events(own: list[int], wanted: list[int]) -> None:
+    table = pa.table({"seq": pa.array(sorted(own), pa.int64())})
+    found = picked(table, np.asarray(sorted(wanted), np.int64))
+    assert found["seq"].to_pylist() == sorted({*own} & {*wanted})
