@@ -107,11 +107,17 @@ def measure(args: argparse.Namespace, folder: Path) -> dict[str, Any]:
 
     commits: list[tuple[float, dict[str, int]]] = []
     run = tl.live(
-        program, streams, folder / "out", trigger=args.trigger, ahead=None, checkpoint=args.checkpoint
-    )
+        program, streams, folder / "out", trigger=args.trigger, ahead=None, checkpoint=args.checkpoint, lateness=args.lateness,
+        early=args.early or None,
+    )  # fmt: skip
+    waiting: list[int] = []
+    shown: dict[int, float] = {}
 
     def follow(epoch: Any, sections: Any) -> None:
         names = {s.number: s.type for s in epoch.streams}
+        waiting.append(epoch.held)
+        if run.early_results is not None:
+            shown[run.early_results.now.epoch] = run.early_results.now.seconds
         # A row counts when it is processed: rows that wait are not.
         commits.append(
             (
@@ -152,6 +158,8 @@ def measure(args: argparse.Namespace, folder: Path) -> dict[str, Any]:
         "program": args.program, "rate": args.rate, "trigger": args.trigger, "rows_per_second": round(count / took), **found,
         "epochs": len(commits), "generator_share": round(busy / took, 3), "compiled": run.compiled,
         "parity": None if same is None else same.same, "checkpoints": run.health.checkpoints, "processor_seconds": round(own, 2),
+        "waiting_rows": statistics.median(waiting),
+        **({"early": {"computed": len(shown), "median_seconds": round(statistics.median(shown.values()), 2)}} if args.early else {}),
         **({"reads_of": readers.state, **readers.found} if isinstance(readers, Readers) else {}),
     }  # fmt: skip
 
@@ -288,6 +296,8 @@ def main() -> None:
     parser.add_argument("--backlog", type=int, default=0)
     parser.add_argument("--parity", action="store_true")
     parser.add_argument("--reads", type=float, default=0.0)
+    parser.add_argument("--lateness", default="0s")
+    parser.add_argument("--early", default="", help="compute early results so often meanwhile")
     parser.add_argument("--ways", default="")
     parser.add_argument("--kernel", default="native")
     parser.add_argument("--spark", default="")

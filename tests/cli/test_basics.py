@@ -25,7 +25,7 @@ def test_help_lists_the_commands_that_exist() -> None:
     """Nothing is listed that later versions bring."""
     shown = cli("--help")
     assert shown.code == 0
-    listed = re.findall(r"^│ (\w[\w-]*)  ", shown.out, re.MULTILINE)
+    listed = re.findall(r"^│ (\w[\w-]*(?: \w+)?)  ", shown.out, re.MULTILINE)
     assert tuple(listed) == COMMANDS
 
 
@@ -36,6 +36,15 @@ def test_each_command_shows_examples(name: str) -> None:
     assert shown.code == 0
     assert "Examples" in shown.out
     assert f"timelapse {name}" in shown.out.split("Examples")[1]
+
+
+def test_commands_of_two_words() -> None:
+    for words in (["state", "partition", "--help"], ["help", "state", "partition"]):
+        shown = cli(*words)
+        assert shown.code == 0
+        assert "Usage: timelapse state partition" in shown.out
+        assert "state-" not in shown.out
+    assert "Usage: timelapse state [" in cli("help", "state").out
 
 
 def test_help_is_quick_and_starts_neither_spark_nor_pandas() -> None:

@@ -60,8 +60,10 @@ def test_examples_are_command_lines_that_parse(name: str) -> None:
     lines = re.findall(r"^\s*(timelapse .*)$", text, re.MULTILINE)
     assert lines
     for line in lines:
-        _, own, *args = shlex.split(line, comments=True)
-        group.commands[own].make_context(own, args)  # type: ignore[attr-defined]  # raises for what does not parse
+        _, *args = shlex.split(line, comments=True)
+        words = len(name.split()) if args[: len(name.split())] == name.split() else 1
+        own = " ".join(args[:words])
+        group.commands[own].make_context(own, args[words:])  # type: ignore[attr-defined]  # raises for what does not parse
 
 
 @pytest.mark.parametrize("name", [n for n in COMMANDS if n != "demo"])

@@ -395,11 +395,8 @@ def _line(found: dict[str, Any]) -> str:
         f"complete up to {found['complete_text'] or '-'}",
     ]  # fmt: skip
     for name, what in (
-        ("waiting_rows", "wait"),
-        ("late", "late"),
-        ("aside", "aside"),
-        ("quarantined", "taken out"),
-    ):
+        ("waiting_rows", "wait"), ("late", "late"), ("aside", "aside"), ("filtered", "filtered"), ("quarantined", "taken out"),
+    ):  # fmt: skip
         if found[name]:
             parts.append(f"{found[name]:,} {what}")
     if found["commit_seconds"]:
@@ -426,6 +423,7 @@ def _print_end(run: Live, line: Any) -> None:
     for name, one, more in (
         ("late", "late row, put aside", "late rows, put aside"),
         ("aside", "row put aside: no event, or of an absurd time", "rows put aside: no events, or of absurd times"),
+        ("filtered", "row put aside by a filter", "rows put aside by filters"),
         ("waiting_rows", "row waits for later ones", "rows wait for later ones"), ("rejected", "event rejected", "events rejected"),
         ("quarantined", "event taken out, at which a handler raised", "events taken out, at which a handler raised"),
     ):  # fmt: skip

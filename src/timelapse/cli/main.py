@@ -43,7 +43,7 @@ _MODULES = {
     "report_command": ("report",),
     "features_command": ("features",),
     "trace_commands": ("why", "why-not", "state"),
-    "state_tools": ("state-checkpoint", "state-partition", "state-restore"),
+    "state_tools": ("state checkpoint", "state partition", "state restore"),
     "check_command": ("check",),
     "explain_command": ("explain",),
     "cache_command": ("cache",),
@@ -190,8 +190,10 @@ def run(args: Sequence[str]) -> int:
     end = args.index("--") if "--" in args else len(args)
     debug = "--debug" in args[:end] or bool(os.environ.get("TIMELAPSE_DEBUG"))
     as_json = "--json" in args[:end]
-    if list(args[:1]) == ["state"] and args[1:2] and args[1] in ("checkpoint", "partition", "restore"):
-        args, end = [f"state-{args[1]}", *args[2:]], end - 1
+    at = 1 if list(args[:1]) == ["help"] else 0
+    two = " ".join(args[at : at + 2])
+    if two in COMMANDS and " " in two:  # `state checkpoint`
+        args, end = [*args[:at], two, *args[at + 2 :]], end - 1
     args = [a for a in args[:end] if a != "--debug"] + list(args[end:])
     with watching_interrupts(), _stopping_spark():
         return _guarded(args, debug=debug, as_json=as_json)

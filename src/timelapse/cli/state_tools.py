@@ -22,22 +22,22 @@ Parts = Annotated[
 def register(app: typer.Typer) -> None:
     """Add the commands."""
     app.command(
-        "state-checkpoint",
+        "state checkpoint",
         epilog=examples(
-            "timelapse state-checkpoint @last states/oct",
-            "timelapse state-checkpoint @last states/oct-07 --at 2026-10-07 --parts 8",
-            "timelapse state-checkpoint out/live states/now",
+            "timelapse state checkpoint @last states/oct",
+            "timelapse state checkpoint @last states/oct-07 --at 2026-10-07 --parts 8",
+            "timelapse state checkpoint out/live states/now",
         ),
     )(checkpoint)
     app.command(
-        "state-partition", epilog=examples("timelapse state-partition states/oct states/oct-16 --parts 16")
+        "state partition", epilog=examples("timelapse state partition states/oct states/oct-16 --parts 16")
     )(partition)
     app.command(
-        "state-restore",
+        "state restore",
         epilog=examples(
-            "timelapse state-restore out/live /mnt/other/live",
-            "timelapse state-restore s3://bucket/live out/live --at 2026-10-07T12:00",
-            "timelapse state-restore out/live out/before --epoch 812",
+            "timelapse state restore out/live /mnt/other/live",
+            "timelapse state restore s3://bucket/live out/live --at 2026-10-07T12:00",
+            "timelapse state restore out/live out/before --epoch 812",
         ),
     )(restore)
 

@@ -61,6 +61,10 @@ def cause_of(error: BaseException) -> str:
     return text if len(text) <= _LONGEST else text[: _LONGEST - 3] + "..."
 
 
+AGAIN = "fix the handler, guard against such an event, or replay with quarantine=True (--quarantine)"
+"""What to do where a handler raises."""
+
+
 def handler_error(
     program: Program, event: Event | str, handler: str, error: BaseException,
     place: tuple[int, int] | None = None, *, brief: bool = False,
@@ -92,7 +96,7 @@ def handler_error(
     file, line = (codes[user[0]].co_filename, frames[user[0]][1]) if user else (None, None)
     qualname = f"{spec_of(program).name}.{handler}"
     what, code = "", "TL502"
-    hint = "fix the handler, guard against such an event, or replay with quarantine=True (--quarantine)"
+    hint = AGAIN
     if isinstance(error, AttributeError) and isinstance(error.obj, tuple) and error.name in _CHANGES:
         hint = (
             "what a state gives is a copy that does not change: write through the state, as in self.x.add(key, value) of a "

@@ -23,6 +23,7 @@ from timelapse.kernels.python.windows import Earlier
 from timelapse.kernels.source import Source
 from timelapse.log.types import EventType, heard
 from timelapse.model.decimals import in_usual_context
+from timelapse.model.failure import AGAIN
 from timelapse.model.program import Program, spec_of
 from timelapse.model.times import span_of
 from timelapse.streaming.stand import Stand
@@ -38,10 +39,24 @@ STAYS = (
 """What to do where an event fails although failing ones are taken out."""
 
 
+AGAIN_LIVE = (
+    "nothing of this epoch is committed. Begin it again: with the handler mended and evolve=True (--evolve), with quarantine=True (--quarantine), which takes such "
+    "events out, or with filters= (--filter), which keeps rows out that have not been taken"
+)
+"""What to do where a handler raises, and nothing else is known."""
+
+
 def lag_of(program: Program) -> int:
     """How long after an event its latest `after=` handler is called, in microseconds."""
     handlers = spec_of(program).handlers
     return max((span_of(program, h.after) for h in handlers if h.after is not None), default=0)
+
+
+def said_live(error: BaseException) -> BaseException:
+    """An error of a live run: its hint says what helps there."""
+    if isinstance(error, HandlerError) and error.hint == AGAIN:
+        error.hint = AGAIN_LIVE
+    return error
 
 
 def is_restorable(program: Program) -> bool:

@@ -23,6 +23,7 @@ from timelapse.streaming.filters import Refiltering
 from timelapse.streaming.format import Epoch
 from timelapse.streaming.head import Head
 from timelapse.streaming.health import Committed, Health
+from timelapse.streaming.kernel import said_live
 from timelapse.streaming.place import RunPlace
 from timelapse.streaming.rows import Batch
 from timelapse.streaming.saving import Saver
@@ -155,7 +156,7 @@ class Loop:
             self._end("stopped")
         except BaseException as error:
             gave_up = self._stop.is_set() and isinstance(error, StorageError) and error.code == AWAY
-            self.error = None if gave_up else error
+            self.error = None if gave_up else said_live(error)
             self._end("stopped" if gave_up else "failed", str(error))
         finally:
             for _, source in self._sources:
