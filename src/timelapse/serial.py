@@ -260,7 +260,7 @@ class Loop:
         except Exception as error:
             self._undo()
             shown = f"the write {dated.name}.{method}{arguments!r} dated {dated.due}"
-            raise handler_error(self.program, shown, dated.handler, error, (dated.due, dated.root)) from error
+            raise self._failed(shown, dated.handler, error, (dated.due, dated.root)) from error
         self._commit(dated.due)
         if self.stepped is not None:
             self.stepped(dated.due, Phase.DATED_WRITE, dated.root, True)
@@ -295,7 +295,7 @@ class Loop:
         except Exception as error:
             self._undo()
             shown = "a tick" if current is None else current
-            raise handler_error(self.program, shown, self._handler, error, (ts, root)) from error
+            raise self._failed(shown, self._handler, error, (ts, root)) from error
         self._commit(ts)
         if self._last != (ts, phase, root):
             self._last, self._ordinal = (ts, phase, root), 0
@@ -304,6 +304,9 @@ class Loop:
             self._ordinal += 1
         if self.stepped is not None:
             self.stepped(ts, phase, root, kept)
+
+    def _failed(self, shown: Any, handler: str, error: Exception, place: tuple[int, int]) -> HandlerError:
+        return handler_error(self.program, shown, handler, error, place)
 
     # --- what handlers do -------------------------------------------------------------------------
 

@@ -15,9 +15,9 @@ from contextlib import contextmanager
 
 import pyarrow as pa
 
-_RARELY = (100_000, 500, 20)
+_RARELY, _SELDOM = (100_000, 500, 20), (2_000_000, 500, 20)
 _LOCK = threading.Lock()
-_inside = 0
+_inside = _inside_seldom = 0
 _little = False
 _reusing = 0
 _pool_before: pa.MemoryPool | None = None
@@ -80,19 +80,28 @@ def memory_reused() -> Iterator[None]:
 
 
 @contextmanager
-def collected_rarely() -> Iterator[None]:
-    """Within this block, in all threads. Where the user has switched it off, or made it rarer still, that stays."""
-    global _inside, _before
+def collected_rarely(*, seldom: bool = False) -> Iterator[None]:
+    """Within this block, in all threads. Where the user has switched it off, or made it rarer still, that stays.
+
+    `seldom`: more rarely still, where much is kept for a while and freed without the search.
+    """
+    global _inside, _inside_seldom, _before
     with _LOCK:
         if not _inside:
             _before = gc.get_threshold()
-            if 0 < _before[0] < _RARELY[0]:
-                gc.set_threshold(*_RARELY)
-        _inside += 1
+        _inside, _inside_seldom = _inside + 1, _inside_seldom + seldom
+        _set_threshold()
     try:
         yield
     finally:
         with _LOCK:
-            _inside -= 1
-            if not _inside:
-                gc.set_threshold(*_before)
+            _inside, _inside_seldom = _inside - 1, _inside_seldom - seldom
+            _set_threshold()
+
+
+def _set_threshold() -> None:
+    wanted = _SELDOM if _inside_seldom else _RARELY
+    if _inside and 0 < _before[0] < wanted[0]:
+        gc.set_threshold(*wanted)
+    else:
+        gc.set_threshold(*_before)

@@ -7,6 +7,7 @@ import sysconfig
 import traceback
 from collections.abc import Iterable
 from pathlib import Path
+from types import FrameType
 
 from timelapse.errors import HandlerError, Place, TooManyQuarantined, UsageError
 from timelapse.ids import Phase
@@ -80,20 +81,9 @@ def handler_error(
     else:
         assert place is not None
         shown, (ts, seq) = event, place
-    # The first frame is the loop that called the handler; the user's code comes after it. A dated write has none, and
-    # may pass through who takes notes of it (kinds/past.py).
-    frames = list(traceback.walk_tb(error.__traceback__))
-    codes = [frame.f_code for frame, _ in frames]
-    user = [
-        n for n, c in enumerate(codes) if n and (c.co_name != "write" or not c.co_filename.endswith(_NOTES))
-    ] or list(range(len(frames)))
-    text = ""
-    if not brief:
-        found = traceback.extract_tb(error.__traceback__)
-        text = "".join(
-            traceback.format_list([found[n] for n in user]) + traceback.format_exception_only(error)
-        )
-    file, line = (codes[user[0]].co_filename, frames[user[0]][1]) if user else (None, None)
+    frames, user = _user_frames(error)
+    text = "" if brief else _traceback(error)
+    file, line = (frames[user[0]][0].f_code.co_filename, frames[user[0]][1]) if user else (None, None)
     qualname = f"{spec_of(program).name}.{handler}"
     what, code = "", "TL502"
     hint = AGAIN
@@ -113,6 +103,32 @@ def handler_error(
         reproducible=is_reproducible(error),
         hint=hint, code=code,
     )  # fmt: skip
+
+
+def with_traceback(failure: HandlerError) -> HandlerError:
+    """The failure of a handler, with the traceback that one that was made `brief` is without."""
+    if not failure.user_traceback and failure.__cause__ is not None:
+        failure.user_traceback = _traceback(failure.__cause__)
+    return failure
+
+
+def _user_frames(error: BaseException) -> tuple[list[tuple[FrameType, int]], list[int]]:
+    """The frames of an exception, and which of them are the user's.
+
+    The first frame is the loop that called the handler; the user's code comes after it. A dated write has none, and
+    may pass through who takes notes of it (kinds/past.py).
+    """
+    frames = list(traceback.walk_tb(error.__traceback__))
+    codes = [frame.f_code for frame, _ in frames]
+    user = [
+        n for n, c in enumerate(codes) if n and (c.co_name != "write" or not c.co_filename.endswith(_NOTES))
+    ]
+    return frames, user or list(range(len(frames)))
+
+
+def _traceback(error: BaseException) -> str:
+    found, (_, user) = traceback.extract_tb(error.__traceback__), _user_frames(error)
+    return "".join(traceback.format_list([found[n] for n in user]) + traceback.format_exception_only(error))
 
 
 def quarantined_row(failure: HandlerError) -> Quarantined:

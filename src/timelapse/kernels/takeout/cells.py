@@ -1,138 +1,214 @@
-"""What keys held after which step, and which steps read them (kernels/takeout/steplog.py)."""
+"""What keys held when which step began, and which steps read or wrote them (kernels/takeout/steplog.py)."""
 
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterable, Iterator
-from typing import Any
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 from timelapse.ids import INT64_MIN
 from timelapse.kinds.base import ABSENT
 
-_BASE = -1
-"""Stands for the number of the last step before all that are kept."""
+if TYPE_CHECKING:
+    from timelapse.kernels.takeout.steplog import Step
+
+Written = tuple[dict[Any, Any], Any, Any]
+"""A write as steps keep it: into which dict, under which key, and what that held before."""
 
 
-class Reads:
-    """Which steps read something, by rising number."""
+class Index:
+    """Which steps touch what: a number, or some in rising order. Most keys are touched by one step only."""
 
-    __slots__ = ("readers",)
+    __slots__ = ("found", "writers")
 
-    def __init__(self) -> None:
-        self.readers: list[int] = []
+    def __init__(self, writers: Index | None = None) -> None:
+        self.found: dict[Any, int | list[int]] = {}
+        self.writers = None if writers is None else writers.found
+        """Of readers: who writes the key. A step that does both need not be among its readers."""
 
-    def forget_readers(self, number: int) -> None:
-        """Forget the steps before one."""
-        del self.readers[: bisect_left(self.readers, number)]
+    def numbers(self, key: Any) -> Sequence[int]:
+        """The steps that touch it."""
+        found = self.found.get(key)
+        return () if found is None else found if type(found) is list else (found,)  # type: ignore[return-value]
 
+    def add(self, key: Any, number: int) -> None:
+        """A step touches it."""
+        numbers = list(self.numbers(key))
+        place = bisect_left(numbers, number)
+        if numbers[place : place + 1] != [number]:
+            numbers.insert(place, number)
+            self.found[key] = numbers
 
-class Cell(Reads):
-    """What a key held after each step that wrote it."""
-
-    __slots__ = ("cells", "key", "numbers", "times", "values")
-
-    def __init__(self, cells: Cells, key: Any, base: Any) -> None:
-        super().__init__()
-        self.cells, self.key = cells, key
-        self.numbers, self.values = [_BASE], [base]
-        self.times: list[int] | None = [INT64_MIN] if cells.keep else None
-        """Of the steps, where anybody looks back."""
-
-    def before(self, number: int) -> Any:
-        """What it held when that step began."""
-        return self.values[bisect_left(self.numbers, number) - 1]
-
-    def at(self, number: int, ts: int, before: bool) -> Any:
-        """What it held, as that step sees it, after everything at a time, or before it."""
-        assert self.times is not None
-        place = bisect_left(self.times, ts) if before else bisect_right(self.times, ts)
-        return self.values[min(place, bisect_left(self.numbers, number)) - 1]
-
-    def forget(self, number: int, ts: int) -> bool:
-        """Forget the steps before one, and what nobody can look back on from a time on; whether nothing is left that a later
-        one wrote or read."""
-        numbers = self.numbers
-        last = bisect_left(numbers, number) - 1
-        if self.times is not None and last > 0:
-            last = min(last, bisect_left(self.times, ts - self.cells.keep) - 1)
-            if last > 0:
-                del self.times[:last]
-                self.times[0] = INT64_MIN
-        if last > 0:
-            del numbers[:last], self.values[:last]
-            numbers[0] = _BASE
-        self.forget_readers(number)
-        return len(numbers) == 1 and not self.readers
+    def remove(self, key: Any, number: int) -> None:
+        """A step does not touch it any more."""
+        numbers = [n for n in self.numbers(key) if n != number]
+        if numbers:
+            self.found[key] = numbers
+        else:
+            self.found.pop(key, None)
 
 
 class Cells:
-    """The cells of one state, or of the timers; `data`: what the keys hold now."""
+    """The keys of one state, or the timers; `data`: what they hold now. Steps have what each key held before they wrote it.
 
-    def __init__(self, data: dict[Any, Any], width: int = 0, keep: int = 0) -> None:
-        self.data = data
-        self.found: dict[Any, Cell] = {}
-        self.keep = keep
-        """How far back anybody looks, in microseconds."""
-        self.whole = Reads()
-        """Who read all keys."""
-        self._width = width
-        """Where there are keys that are read by their first parts: so many."""
-        self._under: dict[Any, Reads] = {}
-        self._back: dict[Any, Reads] = {}
+    `steps`: those that are kept, by number. `under_way`: what the step has written that is not kept yet. `width`: where there are
+    keys that are read by their first parts, so many. `keep`: how far back anybody looks, in microseconds.
+    """
+
+    def __init__(
+        self, data: dict[Any, Any], steps: Mapping[int, Step], under_way: Sequence[Written], width: int = 0, keep: int = 0
+    ) -> None:  # fmt: skip
+        self.data, self.keep = data, keep
+        self.writers = Index()
+        self.readers = Index(self.writers)
+        self.wide, self.back = Index(), Index()
+        """Who read all keys (None), or all that begin in some way; who looked back on a key."""
+        self._steps, self._under_way, self._width = steps, under_way, width
+        self._past: dict[Any, tuple[list[int], list[Any]]] = {}
+        """Where anybody looks back: what keys held from when on, by steps that are not kept any more."""
         self._stored: dict[Any, set[Any]] | None = None
         """Keys by their first parts, perhaps some that are not there any more."""
 
-    def cell(self, key: Any) -> Cell:
-        """The key's cell."""
-        cell = self.found.get(key)
-        if cell is None:
-            cell = self.found[key] = Cell(self, key, self.data.get(key, ABSENT))
-            if self._stored is not None:
-                self._stored.setdefault(key[: self._width], set()).add(key)
-        return cell
+    @property
+    def indexes(self) -> tuple[Index, ...]:
+        return self.writers, self.readers, self.wide, self.back
 
-    def under(self, head: tuple[Any, ...]) -> Reads:
-        """Who read all keys that begin so."""
-        return self._under.setdefault(head, Reads())
+    # --- what a key held --------------------------------------------------------------------------
 
-    def back(self, key: Any) -> Reads:
-        """Who looked back on a key."""
-        found = self._back.get(key)
-        if found is None:
-            found = self._back[key] = Reads()
-        return found
+    def before(self, key: Any, number: int) -> Any:
+        """What it held when that step began."""
+        writers = self.writers.numbers(key)
+        return self._at_place(key, writers, bisect_left(writers, number))
+
+    def after(self, key: Any, number: int) -> Any:
+        """What it held when that step was over."""
+        writers = self.writers.numbers(key)
+        return self._at_place(key, writers, bisect_right(writers, number))
+
+    def _at_place(self, key: Any, writers: Sequence[int], place: int) -> Any:
+        """What it held when the writer at that place began: behind the last one, what it holds now."""
+        return self.old(self._steps[writers[place]], key) if place < len(writers) else self._now(key)
+
+    def old(self, step: Step, key: Any) -> Any:
+        """What it held before a step that wrote it."""
+        for data, written, old in step.wrote:
+            if data is self.data and written == key:
+                return old
+        raise KeyError(key)
+
+    def _now(self, key: Any) -> Any:
+        """What it held before the step under way."""
+        for data, written, old in self._under_way:
+            if data is self.data and written == key:
+                return old
+        return self.data.get(key, ABSENT)
+
+    def at(self, key: Any, number: int, ts: int, before: bool) -> Any:
+        """What it held, as that step sees it, after everything at a time, or before it."""
+        writers, steps = self.writers.numbers(key), self._steps
+        bisect = bisect_left if before else bisect_right
+        place = bisect(writers, ts, 0, bisect_left(writers, number), key=lambda n: steps[n].key[0])
+        past = self._past.get(key)
+        if place or past is None:
+            return self._at_place(key, writers, place)
+        times, values = past
+        return values[bisect(times, ts) - 1]
+
+    # --- what is done again -----------------------------------------------------------------------
+
+    def unwrite(self, step: Step, key: Any) -> tuple[Any, Any]:
+        """A step has not written it after all: what it held after the step until now, and holds from now on."""
+        was, old = self.after(key, step.number), self.old(step, key)
+        step.wrote = [w for w in step.wrote if w[0] is not self.data or w[1] != key]
+        self.writers.remove(key, step.number)
+        self._leave(step.number, key, old)
+        return was, old
+
+    def rewrite(self, step: Step, key: Any, value: Any) -> Any:
+        """A step has left something else in it: what it held after the step until now."""
+        number = step.number
+        writers = self.writers.numbers(key)
+        place = bisect_left(writers, number)
+        if place == len(writers) or writers[place] != number:
+            step.wrote = [*step.wrote, (self.data, key, self._at_place(key, writers, place))]
+            self.writers.add(key, number)
+            self.met(key)
+        was = self.after(key, number)
+        self._leave(number, key, value)
+        return was
+
+    def _leave(self, number: int, key: Any, value: Any) -> None:
+        """Have it hold something behind a step."""
+        writers = self.writers.numbers(key)
+        place = bisect_right(writers, number)
+        if place < len(writers):
+            step = self._steps[writers[place]]
+            step.wrote = [
+                (data, k, value) if data is self.data and k == key else (data, k, old)
+                for data, k, old in step.wrote
+            ]
+        elif value is ABSENT:
+            self.data.pop(key, None)
+        else:
+            self.data[key] = value
+
+    def next_writer(self, key: Any, number: int) -> int | None:
+        """The step that writes it next."""
+        writers = self.writers.numbers(key)
+        place = bisect_right(writers, number)
+        return writers[place] if place < len(writers) else None
+
+    def reads(self, step: Step, key: Any) -> bool:
+        """Whether a step reads it."""
+        pairs = iter(step.reads)
+        return any(index is self.readers and read == key for index, read in zip(pairs, pairs, strict=True))
+
+    # --- several keys -----------------------------------------------------------------------------
+
+    def known(self) -> Iterable[Any]:
+        """All keys that are there at any of the steps kept or that can be looked back on, and perhaps more."""
+        return {**self.data, **self.writers.found, **self._past}
+
+    def met(self, key: Any) -> None:
+        """A key may be there from now on."""
+        if self._stored is not None:
+            self._stored.setdefault(key[: self._width], set()).add(key)
 
     def stored_under(self, head: tuple[Any, ...]) -> Iterable[Any]:
         """Keys that begin so: all that are there at any of the steps kept, and perhaps more."""
         if self._stored is None:
             self._stored = {}
-            for key in {**self.data, **self.found}:
+            for key in self.known():
                 self._stored.setdefault(key[: self._width], set()).add(key)
         found = self._stored.get(head, set())
         if len(found) > 64:
-            gone = [key for key in found if key not in self.data and key not in self.found]
+            gone = [key for key in found if key not in self.data and key not in self.writers.found]
             found.difference_update(gone if len(gone) * 2 > len(found) else ())
         return found
 
-    def wide(self, key: Any) -> Iterator[Reads]:
-        """Who may have read a key together with others."""
-        yield self.whole
-        if self._width and (under := self._under.get(key[: self._width])) is not None:
-            yield under
-        if (back := self._back.get(key)) is not None:
-            yield back
+    def read_wide(self, key: Any) -> Iterator[tuple[Index, Any]]:
+        """How a key may have been read together with others."""
+        yield self.wide, None
+        if self._width:
+            yield self.wide, key[: self._width]
+        yield self.back, key
 
-    def forget(self, cell: Cell, number: int, ts: int) -> None:
-        """Forget what a cell knows of the steps before one."""
-        if cell.forget(number, ts):
-            self.found.pop(cell.key, None)
+    # --- forgetting -------------------------------------------------------------------------------
 
-    def forget_wide(self, number: int, ts: int) -> None:
-        """The same for those who read several keys together, and for all keys that anybody looks back on."""
-        if self.keep:
-            for cell in list(self.found.values()):
-                self.forget(cell, number, ts)
-        for reads in (self.whole, *self._under.values(), *self._back.values()):
-            reads.forget_readers(number)
-        self._under = {head: reads for head, reads in self._under.items() if reads.readers}
-        self._back = {key: reads for key, reads in self._back.items() if reads.readers}
+    def remember(self, step: Step, key: Any) -> None:
+        """Before a step is forgotten that wrote it: what can be looked back on."""
+        past = self._past.get(key)
+        if past is None:
+            past = self._past[key] = ([INT64_MIN], [self.old(step, key)])
+        past[0].append(step.key[0])
+        past[1].append(self.after(key, step.number))
+
+    def forget_past(self, ts: int) -> None:
+        """Forget what nobody can look back on from a time on."""
+        for key, (times, values) in list(self._past.items()):
+            last = bisect_left(times, ts - self.keep) - 1
+            if last == len(times) - 1:  # what it holds now, or held before the first step kept that wrote it
+                del self._past[key]
+            elif last > 0:
+                del times[:last], values[:last]
+                times[0] = INT64_MIN

@@ -6,12 +6,12 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from timelapse.kernels.takeout.cells import Cells, Reads
+from timelapse.kernels.takeout.cells import Cells, Index
 from timelapse.kinds.base import ABSENT
 from timelapse.kinds.past import Done, History, Operation
 
-Reading = Callable[[Reads], None]
-"""Takes what a step reads."""
+Reading = Callable[[Index, Any], None]
+"""Takes what a step reads: as who reads it is noted, and which key."""
 
 
 class CellHistory(History):
@@ -25,24 +25,22 @@ class CellHistory(History):
         """The cells have it."""
 
     def get(self, key: Any, default: Any, at: int, *, before: bool = False) -> Any:
-        self._read(self._cells.back(key))
-        cell = self._cells.found.get(key)
-        value = self._cells.data.get(key, ABSENT) if cell is None else cell.at(self._number(), at, before)
+        self._read(self._cells.back, key)
+        value = self._cells.at(key, self._number(), at, before)
         return default if value is ABSENT else value
 
     def keys(self) -> Iterable[Any]:
-        self._read(self._cells.whole)
-        return {**self._cells.data, **self._cells.found}
+        self._read(self._cells.wide, None)
+        return self._cells.known()
 
 
-class Told(Reads):
+class Told:
     """The operations done on a key: in which step, when, what."""
 
-    __slots__ = ("done", "numbers", "operations", "times")
+    __slots__ = ("done", "key", "numbers", "operations", "times")
 
-    def __init__(self, operations: Operations) -> None:
-        super().__init__()
-        self.operations = operations
+    def __init__(self, operations: Operations, key: Any) -> None:
+        self.operations, self.key = operations, key
         self.numbers, self.times, self.done = list[int](), list[int](), list[Operation]()
 
     def of(self, number: int) -> list[Operation]:
@@ -57,30 +55,30 @@ class Told(Reads):
         self.done[first:last] = done
 
     def forget(self, number: int, ts: int) -> bool:
-        """Forget what was done before a step and before a time; whether nothing is left, and nobody has read it."""
+        """Forget what was done before a step and before a time; whether nothing is left."""
         first = min(bisect_left(self.numbers, number), bisect_left(self.times, ts))
         del self.numbers[:first], self.times[:first], self.done[:first]
-        self.forget_readers(number)
-        return not self.numbers and not self.readers
+        return not self.numbers
 
 
 class Operations:
-    """What was done on the keys of a state."""
+    """What was done on the keys of a state. `readers`: who read what was done on a key; of all keys, under `ALL`."""
+
+    ALL = object()
 
     def __init__(self, keep: int) -> None:
         self.found: dict[Any, Told] = {}
-        self.whole = Reads()
+        self.readers = Index()
         self._keep = keep
 
     def told(self, key: Any) -> Told:
         found = self.found.get(key)
         if found is None:
-            found = self.found[key] = Told(self)
+            found = self.found[key] = Told(self, key)
         return found
 
     def forget(self, number: int, ts: int) -> None:
         """Forget the steps before one, and what nobody can ask for from a time on."""
-        self.whole.forget_readers(number)
         gone = [key for key, told in self.found.items() if told.forget(number, ts - self._keep)]
         for key in gone:
             del self.found[key]
@@ -107,13 +105,13 @@ class FrontDone(Done):
         del told.numbers[-1], told.times[-1], told.done[-1]
 
     def of(self, key: Any, since: int, *, before: bool = False) -> tuple[list[int], list[Operation]]:
+        self._read(self.operations.readers, key)
         told = self.operations.told(key)
-        self._read(told)
         first = bisect_left(told.times, since) if before else bisect_right(told.times, since)
         return told.times[first:], told.done[first:]
 
     def keys(self) -> list[Any]:
-        self._read(self.operations.whole)
+        self._read(self.operations.readers, Operations.ALL)
         return list(self.operations.found)
 
 
@@ -132,8 +130,8 @@ class PastDone(Done):
         del self.own[key][-1]
 
     def of(self, key: Any, since: int, *, before: bool = False) -> tuple[list[int], list[Operation]]:
+        self._read(self._front.readers, key)
         told = self._front.told(key)
-        self._read(told)
         first = bisect_left(told.times, since) if before else bisect_right(told.times, since)
         last = bisect_left(told.numbers, self._number())
         own = self.own.get(key, ())
@@ -143,5 +141,5 @@ class PastDone(Done):
         )
 
     def keys(self) -> list[Any]:
-        self._read(self._front.whole)
+        self._read(self._front.readers, Operations.ALL)
         return [*self._front.found, *(key for key in self.own if key not in self._front.found)]

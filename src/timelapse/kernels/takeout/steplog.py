@@ -1,25 +1,27 @@
 """What each recent step of the serial loop read, wrote and dated, so that some can be taken out and others done again.
 
 A step is one log event with what derives from it, one dated event, dated write or tick. Steps are numbered in the order in
-which they happen, with room between any two for steps that turn out to belong there. Each key that they touch has a
-*cell*: what it held after which step, and which steps read it.
+which they happen, with room between any two for steps that turn out to belong there. A step has what the keys that it wrote held
+before. Which steps touch a key is put into indexes when somebody asks (kernels/takeout/cells.py): in most logs few do.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from heapq import heappop
 from typing import Any
 
+from timelapse.errors import HandlerError
 from timelapse.ids import Phase
-from timelapse.kernels.takeout.cells import Cell, Cells, Reads
+from timelapse.kernels.takeout.cells import Cells, Index, Written
 from timelapse.kernels.takeout.looking import CellHistory, FrontDone, Told
 from timelapse.kinds.base import ABSENT, StateSpec
 from timelapse.kinds.grouped import Grouped, parts_of
 from timelapse.kinds.past import Done, History
 from timelapse.model.agenda import Agenda, Dated
 from timelapse.model.events import Event, Record
+from timelapse.model.failure import handler_error
 from timelapse.model.program import HandlerSpec, Program, spec_of
 from timelapse.model.times import kept
 from timelapse.serial import DictStore, Loop, Refusal
@@ -29,44 +31,39 @@ GAP = 1 << 32
 
 _FEW = 1024
 """So many more steps are kept before it is looked for some to forget."""
+_PART = 4
+"""At least one in so many is forgotten, if any: the indexes of the others are made again."""
 
 Key = tuple[int, int, int, tuple[Any, ...]]
 """Where a step stands: time, phase, then the place of a tick, the seq of a log event or the root of a dated one, and for what
 is dated its number of issue."""
 
-
-@dataclass(eq=False, slots=True)
-class Note:
-    """What is known of something dated."""
-
-    step: Step | None = None
-    """The step in which it happened."""
-    valid: bool = True
-    """Whether the step that dated it still does."""
+WITHDRAWN = object()
+"""In the place of the step in which something dated happened: what dated it does so no more."""
 
 
-@dataclass(eq=False, slots=True)
 class Step:
-    """One step, and what came of it."""
+    """One step, and what came of it.
 
-    number: int
-    key: Key
-    root: int
-    event: Event | None
-    handlers: tuple[HandlerSpec, ...]
-    dated: Dated | None
+    `later`: calls of `after=` handlers: they come of the event whatever its handlers do. `reads`: each index (cells.Index) of readers
+    with the key, one after the other. `wrote`: what keys held before, timers too; of several entries of a key the first one counts.
+    `told`: of which keys, of states whose operations are kept, it did any. `waiting`: whether it is to be done again.
+    """
+
     later: Sequence[Dated] = ()
-    """Calls of `after=` handlers: they come of the event whatever its handlers do."""
-    reads: Sequence[Reads] = ()
-    writes: list[Cell] = field(default_factory=list)
-    """Timers among them."""
+    reads: Sequence[Any] = ()
+    wrote: Sequence[Written] = ()
     told: Sequence[Told] = ()
-    """Of which keys, of states whose operations are kept, it did any."""
     dates: Sequence[Dated] = ()
     emitted: Sequence[Record] = ()
     refusal: Refusal | None = None
-    waiting: bool = False
-    """Whether it is to be done again."""
+    waiting = False
+
+    def __init__(
+        self, number: int, key: Key, root: int, event: Event | None, handlers: tuple[HandlerSpec, ...], dated: Dated | None
+    ) -> None:  # fmt: skip
+        self.number, self.key, self.root = number, key, root
+        self.event, self.handlers, self.dated = event, handlers, dated
 
 
 def key_of(dated: Dated) -> Key:
@@ -79,55 +76,47 @@ def key_of(dated: Dated) -> Key:
 class NotedStore(DictStore):
     """A state's values, whose reads are noted."""
 
-    def __init__(self, loop: NotedLoop, spec: StateSpec) -> None:
+    def __init__(self, loop: NotedLoop, spec: StateSpec, width: int = 0) -> None:
         super().__init__(loop._journal)
-        width = len(parts_of(spec.outer)) if issubclass(spec.kind, Grouped) and spec.outer is not None else 0
-        self.cells = Cells(self.data, width, loop.widths.get(spec.name, 0))
-        self._found, self._read = self.cells.found, loop.read
+        self.cells = Cells(self.data, loop.steps, loop._journal, width, loop.widths.get(spec.name, 0))
+        self._readers, self._read = self.cells.readers, loop.reads.extend
 
     def get(self, key: Any, default: Any) -> Any:
-        cell = self._found.get(key)
-        if cell is None:
-            cell = self.cells.cell(key)
-        self._read(cell)
+        self._read((self._readers, key))
         return self.data.get(key, default)
 
-    def put(self, key: Any, value: Any) -> None:
-        if key not in self._found:
-            self.cells.cell(key)  # with what it held before
-        data = self.data
-        self._journal.append((data, key, data.get(key, ABSENT)))
-        data[key] = value
-
     def drop(self, key: Any) -> None:
-        cell = self.cells.cell(key)
         if key not in self.data:
-            self._read(cell)  # had it been there, it would not be from now on
+            self._read((self._readers, key))  # had it been there, it would not be from now on
         super().drop(key)
 
     def items(self) -> Iterable[tuple[Any, Any]]:
-        self._read(self.cells.whole)
+        self._read((self.cells.wide, None))
         return self.data.items()
 
+
+class WideStore(NotedStore):
+    """The same of a state whose keys are read by their first parts, too."""
+
+    def put(self, key: Any, value: Any) -> None:
+        super().put(key, value)
+        self.cells.met(key)
+
     def stored_under(self, head: tuple[Any, ...]) -> Iterable[Any]:
-        self._read(self.cells.under(head))
+        self._read((self.cells.wide, head))
         return [key for key in self.cells.stored_under(head) if key in self.data]
 
 
 class NotedAgenda(Agenda):
     """What lies ahead, numbered by step, and which timers a step has set."""
 
-    def __init__(self) -> None:
+    def __init__(self, loop: NotedLoop) -> None:
         super().__init__()
-        self.cells = Cells(self._timers)
         self.dates: list[Dated] = []
-        self.set: list[Cell] = []
+        self.set: list[Written] = []
+        self.cells = Cells(self._timers, loop.steps, self.set)
         self.current: Dated | None = None
         self.number = self.place = 0
-
-    def _next_issue(self) -> Any:
-        self.place += 1
-        return self.issue(self.number, self.place)
 
     def issue(self, number: int, place: int) -> tuple[int, int, int]:
         """By step and place within it. The last part tells them apart where a step is done again."""
@@ -135,30 +124,47 @@ class NotedAgenda(Agenda):
         return (number, place, self._issued)
 
     def date(self, dated: Dated) -> None:
-        dated.note = Note()
+        self.place += 1
+        dated.issue = self.issue(self.number, self.place)
+        self.put(dated)
         if dated.timer is not None:
-            self.set.append(self.cells.cell(dated.timer))
-        super().date(dated)
+            self._sets(dated.timer)
+            self._timers[dated.timer] = dated
         self.dates.append(dated)
 
     def disarm(self, timer: Any) -> None:
-        self.set.append(self.cells.cell(timer))
+        self._sets(timer)
         super().disarm(timer)
 
+    def _sets(self, timer: Any) -> None:
+        self.set.append((self._timers, timer, self._timers.get(timer, ABSENT)))
+
+    def undo(self) -> None:
+        for dated in self.dates:
+            dated.alive = False
+            if self._timers.get(dated.timer) is dated:
+                del self._timers[dated.timer]
+        super().undo()
+
     def writes_due(self, at: int) -> Iterator[Dated]:
-        for dated in super().writes_due(at):
+        return self._due(super().writes_due(at)) if self.writes else iter(())
+
+    def _due(self, writes: Iterator[Dated]) -> Iterator[Dated]:
+        for dated in writes:
             self.current = dated
             yield dated
 
     def events_due(self, at: int) -> Iterator[Dated]:
-        for dated in super().events_due(at):
-            self.current = dated
-            if dated.timer is not None:
-                cell = self.cells.cell(dated.timer)
-                if cell.values == [ABSENT]:  # made just now, and the timer is gone already
-                    cell.values[0] = dated
-                self.set.append(cell)
-            yield dated
+        events, timers = self.events, self._timers
+        while events and events[0][0] == at:
+            dated = heappop(events)[-1]
+            if dated.alive:
+                dated.alive = False
+                self.current = dated
+                if dated.timer is not None:  # it is what is armed, else it were dead
+                    self.set.append((timers, dated.timer, dated))
+                    del timers[dated.timer]
+                yield dated
 
 
 class NotedLoop(Loop):
@@ -168,49 +174,54 @@ class NotedLoop(Loop):
     """
 
     def __init__(self, program: Program, wanted: Callable[[Step], None] | None) -> None:
-        self._reads: list[Reads] = []
+        self.reads: list[Any] = []
+        """What the step under way reads, as steps have it."""
+        self.steps: dict[int, Step] = {}
         self._number = GAP
         self.widths = kept(program)
         self.done: list[FrontDone] = []
         super().__init__(program)
-        self.agenda = self._agenda = NotedAgenda()
+        self.agenda = self._agenda = NotedAgenda(self)
         self.agenda.number = self._number
         self._wanted = wanted
         self._places = {id(h): n for n, (h, _) in enumerate(self._calendars)}
         self.stores: dict[str, NotedStore] = dict(self._stores)  # type: ignore[arg-type]
-        self._found_of = {id(store.data): store.cells.found for store in self.stores.values()}
-        self.steps: dict[int, Step] = {}
+        cells = (self.agenda.cells, *(store.cells for store in self.stores.values()))
+        self.cells_of = {id(one.data): one for one in cells}
+        """By the dict in which they hold what keys hold now."""
         self.order: list[Step] = []
         """All steps that are kept."""
-        self.trees: dict[int, list[Step]] = {}
-        """Those that stem from a log event, by its seq: first its own, if that is kept."""
+        self.own: dict[int, Step] = {}
+        """Those of log events, by seq."""
         self.frontier: Key = (0, 0, 0, ())
         """Where the step under way stands, or the latest one."""
         self._kept = 0
+        self._indexed = 0
+        """So many of the steps are in the indexes."""
+        self._looks = bool(self.widths)
 
     def _store(self, name: str) -> DictStore:
-        return NotedStore(self, spec_of(self.program).declared[name])
+        spec = spec_of(self.program).declared[name]
+        if issubclass(spec.kind, Grouped) and spec.outer is not None:
+            return WideStore(self, spec, len(parts_of(spec.outer)))
+        return NotedStore(self, spec)
 
     def _versions(self, name: str, store: DictStore, keep: int) -> History:
         assert isinstance(store, NotedStore)
-        return CellHistory(keep, store.cells, lambda: self._number, self.read)
+        return CellHistory(keep, store.cells, lambda: self._number, self._read)
 
     def _operations(self, name: str, keep: int) -> Done:
-        self.done.append(done := FrontDone(keep, lambda: self._number, self.read))
+        self.done.append(done := FrontDone(keep, lambda: self._number, self._read))
         return done
 
-    def read(self, what: Reads) -> None:
-        """The step under way reads something."""
-        readers = what.readers
-        if not readers or readers[-1] != self._number:
-            readers.append(self._number)
-            self._reads.append(what)
+    def _read(self, index: Index, key: Any) -> None:
+        self.reads += (index, key)
 
     def _transaction(
         self, event: Event | None, handlers: tuple[HandlerSpec, ...], ts: int, phase: int, root: int
     ) -> None:
-        agenda = self.agenda
-        dated, later, issue, place = None, agenda.dates, (), root
+        agenda, outcome = self.agenda, self.outcome
+        later, dated, issue, place = agenda.dates, None, (), root
         if later:
             agenda.dates = []
         if phase == Phase.TICK:
@@ -220,16 +231,24 @@ class NotedLoop(Loop):
             assert dated is not None
             issue = dated.issue
         self.frontier = (ts, phase, place, issue)
-        refused = len(self.outcome.refused)
+        refused = len(outcome.refused)
         super()._transaction(event, handlers, ts, phase, root)
-        step = Step(self._number, self.frontier, root, event, handlers, dated, later or ())
-        if len(self.outcome.refused) != refused:
-            step.refusal = self.outcome.refused.pop()
+        step = Step(self._number, self.frontier, root, event, handlers, dated)
+        if len(outcome.refused) != refused:
+            step.refusal = outcome.refused.pop()
             agenda.dates = []
         if self._emitted:
             step.emitted = self._emitted[:]
-            self.outcome.outputs.clear()
+            outcome.outputs.clear()
+        if later is not agenda.dates and later:
+            step.later = later
+        if phase == Phase.LOG_EVENT:
+            self.own[root] = step
         self._note(step)
+
+    def _failed(self, shown: Any, handler: str, error: Exception, place: tuple[int, int]) -> HandlerError:
+        """Without the traceback, which takes longer than most handlers."""
+        return handler_error(self.program, shown, handler, error, place, brief=True)
 
     def _write(self, dated: Dated) -> None:
         self.frontier = key_of(dated)
@@ -237,47 +256,30 @@ class NotedLoop(Loop):
         self._note(Step(self._number, self.frontier, dated.root, None, (), dated))
 
     def _note(self, step: Step) -> None:
-        number, found_of, writes = self._number, self._found_of, step.writes
-        step.reads, step.dates = self._reads or (), self.agenda.dates or ()
-        for table, key, _ in self._journal:
-            cell = found_of[id(table)][key]
-            value = table.get(key, ABSENT)
-            if cell.numbers[-1] == number:
-                cell.values[-1] = value
-            else:
-                cell.numbers.append(number)
-                cell.values.append(value)
-                writes.append(cell)
-                if cell.times is not None:
-                    cell.times.append(step.key[0])
-        for done in self.done:
-            if done.touched:
-                step.told = (*step.told, *(t for t in done.touched if t.numbers and t.numbers[-1] == number))
-        for cell in self.agenda.set:
-            if cell.numbers[-1] != number:
-                cell.numbers.append(number)
-                cell.values.append(cell.cells.data.get(cell.key, ABSENT))
-                writes.append(cell)
+        agenda, journal, number = self.agenda, self._journal, step.number
+        if self.reads:
+            step.reads = self.reads[:]
+        if agenda.set:
+            step.wrote = [*journal, *agenda.set]
+        elif journal:
+            step.wrote = journal[:]
+        journal.clear()
+        if agenda.dates:
+            step.dates = agenda.dates
         if step.dated is not None:
-            step.dated.note.step = step
+            step.dated.note = step
+        if self._looks:
+            for done in self.done:
+                if done.touched:
+                    step.told = (
+                        *step.told,
+                        *(t for t in done.touched if t.numbers and t.numbers[-1] == number),
+                    )
         self.order.append(step)
-        self.hold(step)
+        self.steps[number] = step
         self._next()
-
-    def hold(self, step: Step) -> None:
-        """Have a step, whose place is among `order`, among those that are found by number and by root."""
-        self.steps[step.number] = step
-        if step.root >= 0:
-            self.trees.setdefault(step.root, []).append(step)
-
-    def release(self, step: Step) -> None:
-        """Have it no more among these."""
-        del self.steps[step.number]
-        if step.root >= 0:
-            tree = self.trees[step.root]
-            tree.remove(step)
-            if not tree:
-                del self.trees[step.root]
+        if self._looks:
+            self.index()
 
     def place_of(self, step: Step) -> int:
         """The place of a step that is kept."""
@@ -285,8 +287,7 @@ class NotedLoop(Loop):
 
     def _next(self) -> None:
         self._number += GAP
-        if self._reads:
-            self._reads = []
+        self.reads.clear()
         agenda = self.agenda
         agenda.number, agenda.place = self._number, 0
         if agenda.dates:
@@ -299,12 +300,55 @@ class NotedLoop(Loop):
         """The step under way has raised, and never was."""
         self._next()
 
+    def tree(self, root: int) -> Iterator[Step]:
+        """The steps that stem from a log event, whose own is kept."""
+        found = [self.own[root]]
+        for step in found:
+            found += (d.note for dates in (step.later, step.dates) for d in dates if isinstance(d.note, Step))
+        return iter(found)
+
+    # --- indexes ----------------------------------------------------------------------------------
+
+    def index(self) -> None:
+        """Have all steps in the indexes: of those that others did not touch, from the last time on."""
+        writers_of = {place: cells.writers.found for place, cells in self.cells_of.items()}
+        for step in self.order[self._indexed :]:
+            number = step.number
+            for data, key, _ in step.wrote:
+                writers = writers_of[id(data)]
+                found = writers.get(key)
+                if found is None:
+                    writers[key] = number
+                elif type(found) is list:
+                    if found[-1] != number:
+                        found.append(number)
+                elif found != number:
+                    writers[key] = [found, number]  # type: ignore[list-item]
+            pairs = iter(step.reads)
+            for index, key in zip(pairs, pairs, strict=True):
+                if index.writers is not None:
+                    found = index.writers.get(key)
+                    if found == number or (type(found) is list and found[-1] == number):
+                        continue
+                found = index.found.get(key)
+                if found is None:
+                    index.found[key] = number
+                elif type(found) is list:
+                    if found[-1] != number:
+                        found.append(number)
+                elif found != number:
+                    index.found[key] = [found, number]
+        self._indexed = len(self.order)
+
+    def indexed(self) -> None:
+        """All steps are in the indexes: they have been put there."""
+        self._indexed = len(self.order)
+
     # --- forgetting -------------------------------------------------------------------------------
 
     def begins(self, seq: int) -> Step | None:
         """A log event's own step, if it is kept."""
-        tree = self.trees.get(seq)
-        return tree[0] if tree and tree[0].key[1] == Phase.LOG_EVENT else None
+        return self.own.get(seq)
 
     def forget(self, *, everything: bool = False) -> int:
         """Forget the steps that nothing pending can reach, unless there are few: how many are kept.
@@ -320,7 +364,8 @@ class NotedLoop(Loop):
             first = self._first(self.oldest_root())
             roots = (s.root for s in self.order[first:] if s.root >= 0)
             first = min(first, self._first(min(roots, default=None)))
-        self._forget(first)
+        if everything or first * _PART >= len(self.order):
+            self._forget(first)
         self._kept = len(self.order)
         return self._kept
 
@@ -336,27 +381,43 @@ class NotedLoop(Loop):
         if first < len(self.order):
             number, ts = self.order[first].number, self.order[first].key[0]
         gone = self.order[:first]
+        for step in gone:
+            for data, key, _ in step.wrote if self._looks else ():
+                if (cells := self.cells_of[id(data)]).keep:
+                    cells.remember(step, key)
         del self.order[:first]
         for step in gone:
-            self.release(step)
+            del self.steps[step.number]
+            if step.key[1] == Phase.LOG_EVENT:
+                del self.own[step.root]
+            if step.dated is not None:
+                step.dated.note = None  # a cycle
             if self._wanted is not None:
                 self._wanted(step)
-            for reads in step.reads:
-                if isinstance(reads, Cell):
-                    reads.cells.forget(reads, number, ts)
-            for cell in step.writes:
-                cell.cells.forget(cell, number, ts)
-        for store in self.stores.values():
-            store.cells.forget_wide(number, ts)
+        if gone:
+            self._forget_indexes()
+        for cells in self.cells_of.values():
+            if cells.keep:
+                cells.forget_past(ts)
         for done in self.done:
             done.operations.forget(number, ts)
+        if self._looks:
+            self.index()
+
+    def _forget_indexes(self) -> None:
+        """They are made again when somebody asks: to go through them takes longer."""
+        self._indexed = 0
+        for cells in self.cells_of.values():
+            for index in cells.indexes:
+                index.found.clear()
+        for done in self.done:
+            done.operations.readers.found.clear()
 
     def end(self) -> None:
         """Nothing of the steps is needed any more, nor what is pending. They are in cycles: the search for garbage would go through all of them."""
         for step in self.order:
             if step.dated is not None:
                 step.dated.note = None
-        for cells in (self.agenda.cells, *(store.cells for store in self.stores.values())):
-            cells.found.clear()
-        for held in (self.order, self.steps, self.trees, self.agenda.writes, self.agenda.events):
+        self._forget_indexes()
+        for held in (self.order, self.steps, self.own, self.agenda.writes, self.agenda.events):
             held.clear()

@@ -23,7 +23,7 @@ from timelapse.log.reader import EventReader
 from timelapse.log.types import heard
 from timelapse.model.decimals import in_usual_context
 from timelapse.model.events import Event
-from timelapse.model.failure import Quarantined, quarantined_row, too_many
+from timelapse.model.failure import Quarantined, quarantined_row, too_many, with_traceback
 from timelapse.model.program import Program, spec_of
 from timelapse.model.times import acts_later
 from timelapse.serial import Loop, Output, Refusal, SerialOutcome
@@ -97,7 +97,7 @@ class _Asked:
 
 
 @in_usual_context
-@collected_rarely()
+@collected_rarely(seldom=True)
 def without_failing(
     program: Program, reader: EventReader, *, most: int, until: int | None = None, keep: bool = True,
     told: Callable[[int, int, int], None] = lambda done, total, taken: None,
@@ -148,7 +148,7 @@ class _Taking:
     def _take(self, failure: HandlerError) -> None:
         """Note that an event is taken out. Raises the failure where none can be, TooManyQuarantined."""
         if failure.seq < 0 or failure.seq in self._taken or not failure.reproducible:
-            raise failure
+            raise with_traceback(failure)
         self._taken[failure.seq] = quarantined_row(failure)
         if len(self._taken) > self._asked.most:
             rows = (self._taken[seq] for seq in sorted(self._taken))

@@ -8,7 +8,7 @@ fails is the first one to fail in that log, and its event is taken out next.
 
 from __future__ import annotations
 
-from bisect import bisect_left, bisect_right, insort
+from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from heapq import heappop, heappush
@@ -16,12 +16,13 @@ from typing import Any
 
 from timelapse.errors import HandlerError
 from timelapse.ids import Phase
-from timelapse.kernels.takeout.cells import Cell, Reads
-from timelapse.kernels.takeout.looking import CellHistory, PastDone, Told
-from timelapse.kernels.takeout.steplog import Key, Note, NotedLoop, NotedStore, Step, key_of
+from timelapse.kernels.takeout.cells import Cells, Index
+from timelapse.kernels.takeout.looking import CellHistory, Operations, PastDone, Told
+from timelapse.kernels.takeout.steplog import WITHDRAWN, Key, NotedLoop, NotedStore, Step, key_of
 from timelapse.kinds.base import ABSENT
 from timelapse.kinds.past import Done, History, Operation
 from timelapse.model.agenda import Agenda, Dated
+from timelapse.model.failure import handler_error
 from timelapse.model.program import Program
 from timelapse.serial import DictStore, Loop
 
@@ -70,11 +71,8 @@ class _PastStore(DictStore):
         if own is not ABSENT:
             return ABSENT if own is _GONE else own
         if noted:
-            cell = self._cells.cell(key)
-            self._past.reads[cell] = None
-            return cell.before(self._past.number)
-        found = self._cells.found.get(key)
-        return self._cells.data.get(key, ABSENT) if found is None else found.before(self._past.number)
+            self._past.read(self._cells.readers, key)
+        return self._cells.before(key, self._past.number)
 
     def drop(self, key: Any) -> None:
         if self._value(key, noted=False) is ABSENT:
@@ -83,22 +81,21 @@ class _PastStore(DictStore):
             self.put(key, _GONE)
 
     def items(self) -> Iterable[tuple[Any, Any]]:
-        self._past.reads[self._cells.whole] = None
+        self._past.read(self._cells.wide, None)
         found = {
-            key: self._value(key, noted=False)
-            for key in {**self._cells.data, **self._cells.found, **self.data}
+            key: self._value(key, noted=False) for key in {**dict.fromkeys(self._cells.known()), **self.data}
         }
         return [(key, value) for key, value in found.items() if value is not ABSENT]
 
     def stored_under(self, head: tuple[Any, ...]) -> Iterable[Any]:
-        self._past.reads[self._cells.under(head)] = None
+        self._past.read(self._cells.wide, head)
         keys = {*self._cells.stored_under(head), *(key for key in self.data if key[: len(head)] == head)}
         return [key for key in keys if self._value(key, noted=False) is not ABSENT]
 
-    def written(self) -> Iterator[tuple[Cell, Any]]:
+    def written(self) -> Iterator[tuple[tuple[Cells, Any], Any]]:
         """What the step leaves under the keys that it wrote."""
         for key, value in self.data.items():
-            yield self._cells.cell(key), ABSENT if value is _GONE else value
+            yield (self._cells, key), ABSENT if value is _GONE else value
 
 
 class _PastAgenda(Agenda):
@@ -143,24 +140,28 @@ class _Past(Loop):
     def __init__(self, program: Program, front: NotedLoop) -> None:
         self._front = front
         self.number = 0
-        self.reads: dict[Reads, None] = {}
+        self.reads: dict[tuple[Index, Any], None] = {}
         self.done: list[PastDone] = []
         super().__init__(program)
         self.agenda = self._agenda = _PastAgenda()
         self.pasts: list[_PastStore] = list(self._stores.values())  # type: ignore[arg-type]
 
+    def _failed(self, shown: Any, handler: str, error: Exception, place: tuple[int, int]) -> HandlerError:
+        return handler_error(self.program, shown, handler, error, place, brief=True)
+
     def _store(self, name: str) -> DictStore:
         return _PastStore(self, self._front.stores[name])
 
-    def _read(self, what: Reads) -> None:
-        self.reads[what] = None
+    def read(self, index: Index, key: Any) -> None:
+        """The step reads something."""
+        self.reads[index, key] = None
 
     def _versions(self, name: str, store: DictStore, keep: int) -> History:
-        return CellHistory(keep, self._front.stores[name].cells, lambda: self.number, self._read)
+        return CellHistory(keep, self._front.stores[name].cells, lambda: self.number, self.read)
 
     def _operations(self, name: str, keep: int) -> Done:
         front = self._front.done[len(self.done)]
-        self.done.append(done := PastDone(keep, front, lambda: self.number, self._read))
+        self.done.append(done := PastDone(keep, front, lambda: self.number, self.read))
         return done
 
     def do(self, step: Step) -> bool:
@@ -196,7 +197,6 @@ class Undoing:
         self._out: set[int] = set()
         self._queue: list[tuple[Key, int, Step | Dated]] = []
         self._pushed = 0
-        self._changed: dict[Cell, None] = {}
         self._timers: dict[Dated, None] = {}
         """What may or may not be pending from now on."""
         self.again = 0
@@ -204,6 +204,7 @@ class Undoing:
 
     def take_out(self, root: int) -> None:
         """Between two steps: the loop is to stand where it would without that event, which has failed just now."""
+        self._front.index()
         self._take_tree(root)
         while self._queue:
             item = heappop(self._queue)[-1]
@@ -215,13 +216,14 @@ class Undoing:
                     self._delete(item)
                 else:
                     self._do(item, new=False)
+        self._front.indexed()
         self._settle()
 
     def _take_tree(self, root: int) -> None:
         if self._front.begins(root) is None:
             raise CannotUndo
         self._out.add(root)
-        for step in self._front.trees[root]:
+        for step in self._front.tree(root):
             self._wait(step)
 
     def _push(self, key: Key, item: Step | Dated) -> None:
@@ -237,18 +239,19 @@ class Undoing:
 
     def _happens(self, dated: Dated | None) -> bool:
         """Whether something dated happens, as far as the steps before it are right. What is not dated does."""
-        if dated is None or not dated.note.valid or dated.root in self._out:
+        if dated is None or dated.note is WITHDRAWN or dated.root in self._out:
             return dated is None
         if dated.timer is None:
             return True
-        return self._front.agenda.cells.cell(dated.timer).before(self._number_at(key_of(dated))) is dated
+        return self._front.agenda.cells.before(dated.timer, self._number_at(key_of(dated))) is dated
 
     def _look_at(self, dated: Dated) -> None:
         """Have something dated happen, if it should have, or not."""
-        step, key, due = dated.note.step, key_of(dated), self._happens(dated)
-        if step is not None and not due:
-            self._delete(step)
-        elif step is None and due:
+        step, key, due = dated.note, key_of(dated), self._happens(dated)
+        if isinstance(step, Step):
+            if not due:
+                self._delete(step)
+        elif due:
             self._do(Step(self._between(key), key, dated.root, dated.event, dated.handlers, dated), new=True)
 
     def _place(self, key: Key) -> int:
@@ -287,15 +290,13 @@ class Undoing:
         self._date(step, agenda.dates)
         if step.dated is not None and step.dated.timer is not None:
             agenda.timers.setdefault(step.dated.timer, ABSENT)
-        timers = front.agenda.cells
-        left = {cell: value for store in past.pasts for cell, value in store.written()} if kept else {}
-        left |= {timers.cell(timer): value for timer, value in agenda.timers.items()}
-        for cell in step.writes:
-            if cell not in left:
-                self._unwrite(cell, number)
-        for cell, value in left.items():
-            self._rewrite(cell, number, value, step.key[0])
-        step.writes = list(left)
+        left = {at: value for store in past.pasts for at, value in store.written()} if kept else {}
+        left |= {(front.agenda.cells, timer): value for timer, value in agenda.timers.items()}
+        for at in self._written(step):
+            if at not in left:
+                self._unwrite(*at, step)
+        for (cells, cell), value in left.items():
+            self._change(cells, cell, number, cells.rewrite(step, cell, value), value)
         told = {
             here.operations.told(key): [operation for _, operation in own]
             for here, there in zip(front.done, past.done, strict=True)
@@ -309,40 +310,43 @@ class Undoing:
     def _enter(self, step: Step) -> None:
         front = self._front
         front.order.insert(self._place(step.key), step)
-        front.hold(step)
+        front.steps[step.number] = step
         assert step.dated is not None
-        step.dated.note.step = step
-        step.dated.alive = False
+        step.dated.note, step.dated.alive = step, False
 
     def _delete(self, step: Step) -> None:
         front = self._front
         step.waiting = False
         del front.order[front.place_of(step)]
-        front.release(step)
         if step.dated is not None:
-            step.dated.note.step = None
+            step.dated.note = WITHDRAWN if step.dated.note is WITHDRAWN else None
         if step.key[1] == Phase.LOG_EVENT:
+            del front.own[step.root]
             front.outcome.events -= 1
         for dated in (*step.later, *step.dates):
             self._withdraw(dated)
-        for cell in step.writes:
-            self._unwrite(cell, step.number)
+        for at in self._written(step):
+            self._unwrite(*at, step)
         for told in step.told:
             self._tell(told, step, [])
         self._read(step, {})
+        del front.steps[step.number]
 
-    def _read(self, step: Step, now: dict[Reads, None]) -> None:
+    def _written(self, step: Step) -> list[tuple[Cells, Any]]:
+        """What a step wrote."""
+        cells_of = self._front.cells_of
+        return list(dict.fromkeys((cells_of[id(data)], key) for data, key, _ in step.wrote))
+
+    def _read(self, step: Step, now: dict[tuple[Index, Any], None]) -> None:
         """Note what a step reads."""
-        before = dict.fromkeys(step.reads)
-        for reads in before:
-            if reads not in now:
-                place = bisect_left(reads.readers, step.number)
-                if reads.readers[place : place + 1] == [step.number]:
-                    del reads.readers[place]
-        for reads in now:
-            if reads not in before:
-                insort(reads.readers, step.number)
-        step.reads = list(now)
+        pairs = iter(step.reads)
+        before = dict.fromkeys(zip(pairs, pairs, strict=True))
+        for at in before:
+            if at not in now:
+                at[0].remove(at[1], step.number)
+        for at in now:
+            at[0].add(at[1], step.number)
+        step.reads = [part for at in now for part in at]
 
     # --- what is dated ----------------------------------------------------------------------------
 
@@ -354,8 +358,7 @@ class Undoing:
             if id(dated) not in stays:
                 self._withdraw(dated)
         for place, dated in enumerate(dates, len(step.later) + 1):
-            if dated.note is None:
-                dated.note = Note()
+            if dated.issue == 0:
                 dated.issue = front.agenda.issue(step.number, place)
                 if dated.write is not None:
                     dated.write = (front.states[dated.name], *dated.write[1:])
@@ -369,57 +372,39 @@ class Undoing:
 
     def _withdraw(self, dated: Dated) -> None:
         """What dated it does so no more."""
-        dated.note.valid = False
+        step, dated.note = dated.note, WITHDRAWN
         self._timers[dated] = None
-        if dated.note.step is not None:
-            self._push(key_of(dated), dated)
+        if isinstance(step, Step):
+            self._wait(step)
 
     # --- cells ------------------------------------------------------------------------------------
 
-    def _unwrite(self, cell: Cell, number: int) -> None:
+    def _unwrite(self, cells: Cells, key: Any, step: Step) -> None:
         """A step has not written it after all."""
-        place = bisect_left(cell.numbers, number)
-        old = cell.values[place]
-        del cell.numbers[place], cell.values[place]
-        if cell.times is not None:
-            del cell.times[place]
-        self._change(cell, number, old, cell.values[place - 1])
+        self._change(cells, key, step.number, *cells.unwrite(step, key))
 
-    def _rewrite(self, cell: Cell, number: int, value: Any, ts: int) -> None:
-        """A step has left something else in it."""
-        place = bisect_left(cell.numbers, number)
-        if place < len(cell.numbers) and cell.numbers[place] == number:
-            old, cell.values[place] = cell.values[place], value
-        else:
-            old = cell.values[place - 1]
-            cell.numbers.insert(place, number)
-            cell.values.insert(place, value)
-            if cell.times is not None:
-                cell.times.insert(place, ts)
-        self._change(cell, number, old, value)
-
-    def _change(self, cell: Cell, number: int, old: Any, new: Any) -> None:
-        """What a cell holds after a step has changed: who read it is to do so again."""
-        self._changed[cell] = None
-        if cell.cells is self._front.agenda.cells:
+    def _change(self, cells: Cells, key: Any, number: int, old: Any, new: Any) -> None:
+        """What a key holds after a step has changed: who read it is to do so again."""
+        if cells is self._front.agenda.cells:
             if old is not new:
                 self._changed_timer(old)
                 self._changed_timer(new)
             return
         if same(old, new):
             return
-        place = bisect_right(cell.numbers, number)
-        until = cell.numbers[place] if place < len(cell.numbers) else self._front._number
-        self._do_again(cell, number, until)
-        for reads in cell.cells.wide(cell.key):
-            self._do_again(reads, number, self._front._number)
+        until = cells.next_writer(key, number)
+        self._do_again(cells.readers, key, number, until)
+        if until is not None and cells.reads(step := self._front.steps[until], key):
+            self._wait(step)
+        for index, read in cells.read_wide(key):
+            self._do_again(index, read, number)
 
     def _tell(self, told: Told, step: Step, done: list[Operation]) -> None:
         """What a step has done on a key, of a state whose operations are kept."""
         if not same(told.of(step.number), done):
             told.put(step.number, step.key[0], done)
-            for reads in (told, told.operations.whole):
-                self._do_again(reads, step.number, self._front._number)
+            for key in (told.key, Operations.ALL):
+                self._do_again(told.operations.readers, key, step.number)
 
     def _changed_timer(self, dated: Any) -> None:
         if dated is not ABSENT:
@@ -427,26 +412,19 @@ class Undoing:
             if key_of(dated) < self._front.frontier:
                 self._push(key_of(dated), dated)
 
-    def _do_again(self, reads: Reads, after: int, until: int) -> None:
+    def _do_again(self, index: Index, key: Any, after: int, until: int | None = None) -> None:
         """Have the steps that read it done again, of those after one up to and including another."""
-        readers, steps = reads.readers, self._front.steps
-        for place in range(bisect_right(readers, after), bisect_right(readers, until)):
-            step = steps.get(readers[place])
-            if step is not None:
-                self._wait(step)
+        readers, steps = index.numbers(key), self._front.steps
+        end = len(readers) if until is None else bisect_right(readers, until)
+        for place in range(bisect_right(readers, after), end):
+            self._wait(steps[readers[place]])
 
     def _settle(self) -> None:
         """Have the loop stand where the last of its steps left it."""
-        for cell in self._changed:
-            data, value = cell.cells.data, cell.values[-1]
-            if value is ABSENT:
-                data.pop(cell.key, None)
-            else:
-                data[cell.key] = value
         front = self._front
         for dated in self._timers:
-            pending = dated.note.valid and dated.note.step is None and key_of(dated) > front.frontier
+            pending = dated.note is None and key_of(dated) > front.frontier
             if pending and dated.timer is not None:
-                pending = front.agenda.cells.cell(dated.timer).values[-1] is dated
+                pending = front.agenda.cells.data.get(dated.timer) is dated
             dated.alive = pending
-        self._changed, self._timers = {}, {}
+        self._timers = {}
