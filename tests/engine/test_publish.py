@@ -138,5 +138,7 @@ def test_a_file_where_a_folder_would_be_is_named(tmp_path: Path, below: str) -> 
     (tmp_path / "file").touch()
     with pytest.raises(SetupError) as raised:
         PartialRun(tmp_path / below)
-    assert str(raised.value).splitlines()[0].endswith(f"{tmp_path / 'file'} is no folder")
+    assert (
+        str(raised.value).splitlines()[0].endswith(f"{tmp_path / 'file'} is a file, where a folder would be")
+    )
     assert [path.name for path in tmp_path.iterdir()] == ["file"]

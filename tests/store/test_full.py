@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import pickle
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -14,7 +15,9 @@ import pytest
 
 import timelapse as tl
 from timelapse.cache.store import Store
-from timelapse.errors import NoSpace, StorageError
+from timelapse.cli.writes import check_file
+from timelapse.engine.publish import PartialRun
+from timelapse.errors import NoSpace, SetupError, StorageError, UsageError
 from timelapse.store.failures import writing
 from timelapse.store.parts import PartWriter
 
@@ -142,3 +145,27 @@ def test_what_is_caught_as_an_oserror_still_is(tmp_path: Path, monkeypatch: pyte
     with pytest.raises(PermissionError) as other, writing(tmp_path / "x"):
         raise PermissionError(errno.EACCES, "no")
     assert other.value.filename == str(tmp_path / "x")
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="Linux has it")
+@pytest.mark.parametrize("buffered", [True, False])
+def test_where_an_answer_does_not_fit_that_is_said(here: Path, buffered: bool) -> None:
+    env = {name: value for name, value in os.environ.items() if name != "PYTHONUNBUFFERED"}
+    env |= {} if buffered else {"PYTHONUNBUFFERED": "1"}
+    for more in ([], ["--json"]):
+        with open("/dev/full", "w") as full:
+            done = subprocess.run(
+                [sys.executable, "-m", "timelapse", "log", str(here / "log"), *more], check=False, stdout=full, stderr=subprocess.PIPE, text=True, env=env
+            )  # fmt: skip
+        assert done.returncode == 2
+        said = done.stderr.replace('"', "")
+        assert "standard output" in said and "it cannot be written: no space is left on the device" in said
+
+
+def test_a_file_where_a_folder_would_be_is_said_in_one_way(here: Path) -> None:
+    said = f"{here / 'log' / 'manifest.json'} is a file, where a folder would be"
+    below = here / "log" / "manifest.json" / "x"
+    with pytest.raises(UsageError, match=re.escape(said)):
+        check_file("--page", below / "page.html", makes_folder=True)
+    with pytest.raises(SetupError, match=re.escape(said)):
+        PartialRun(below)

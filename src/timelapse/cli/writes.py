@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from timelapse.errors import Place, UsageError
+from timelapse.store.failures import file_in_the_way
 
 PLOTS = (".svg", ".png", ".pdf")
 
@@ -52,7 +53,7 @@ def check_file(
     while makes_folder and not folder.exists():
         folder = folder.parent
     if not folder.is_dir():
-        what = "there is a file where its folder would be" if folder.exists() else "its folder is not there"
+        what = file_in_the_way(path) or "its folder is not there"
         raise UsageError(
             f"{option}: {what}", place=place, hint="make the folder, or name another", code="TL809"
         )

@@ -14,7 +14,7 @@ from timelapse.errors import Place, ReplayError, SetupError
 from timelapse.store import commits
 from timelapse.store.disk import DISK, Disk
 from timelapse.store.drafts import put, workplace
-from timelapse.store.failures import no_space
+from timelapse.store.failures import file_in_the_way, no_space
 from timelapse.store.folders import NewFolder, held, partial_path
 from timelapse.store.parts import Part, altered
 from timelapse.store.remote import RemotePath
@@ -54,10 +54,8 @@ class PartialRun:
             raise
 
     def _refused(self, why: str) -> SetupError:
-        above = [] if isinstance(self.out, RemotePath) else self.out.parents
-        there = next((path for path in above if path.exists()), None)
-        if there is not None and not there.is_dir():
-            why = f"{there} is no folder"
+        if not isinstance(self.out, RemotePath):
+            why = file_in_the_way(self.out) or why
         return SetupError(
             f"the run cannot be written: {why}", place=Place(str(self.out)),
             hint="choose another directory with --out", code="TL710",

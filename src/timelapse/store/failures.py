@@ -42,12 +42,23 @@ def no_space(error: OSError, path: str | Path | None = None) -> NoSpace | None:
     why = _FULL.get(error.errno or 0)
     if why is None:
         return None
-    where = Path(str(error.filename if path is None and error.filename is not None else path or "."))
+    named = error.filename if path is None else path
+    if named is None:  # files are written within `writing`, which names them
+        return NoSpace(
+            f"it cannot be written: {why}", place=Place("standard output"), hint="make room where it goes, or send it elsewhere"
+        )  # fmt: skip
+    where = Path(str(named))
     return NoSpace(
         f"it cannot be written: {why}{_free(where)}", place=Place(str(where)),
         hint="make room there, or choose another place: --out for a run or log, TMPDIR for temporary files, "
         "TIMELAPSE_STATES for the cache",
     )  # fmt: skip
+
+
+def file_in_the_way(path: Path) -> str:
+    """What is said where one of the folders above a path is a file; empty where none is."""
+    there = next((one for one in path.absolute().parents if one.exists()), None)
+    return "" if there is None or there.is_dir() else f"{there} is a file, where a folder would be"
 
 
 def _free(where: Path) -> str:
