@@ -159,7 +159,8 @@ def test_where_an_answer_does_not_fit_that_is_said(here: Path, buffered: bool) -
             )  # fmt: skip
         assert done.returncode == 2
         said = done.stderr.replace('"', "")
-        assert "standard output" in said and "it cannot be written: no space is left on the device" in said
+        assert "standard output" in said
+        assert "it cannot be written: no space is left on the device" in said
 
 
 def test_a_file_where_a_folder_would_be_is_said_in_one_way(here: Path) -> None:
