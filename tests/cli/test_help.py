@@ -171,3 +171,13 @@ def test_help_loads_little() -> None:
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.splitlines()[-1] == "[]"
     assert "why-not" in done.stdout
+
+
+def test_options_name_every_strategy() -> None:
+    """What `--strategy` and `--max-strategy` take is what there is."""
+    from timelapse.plan.strategy import Strategy
+
+    for command, option in (("replay", "strategy"), ("explain", "max_strategy")):
+        (one,) = (p for p in typer.main.get_command(make_app()).commands[command].params if p.name == option)  # type: ignore[attr-defined]
+        missing = [s for s in Strategy if s.replace(" ", "-") not in one.help]  # type: ignore[attr-defined]
+        assert missing == [], command

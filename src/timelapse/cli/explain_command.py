@@ -46,7 +46,11 @@ def explain(
         ),
     ] = None,
     max_strategy: Annotated[
-        str | None, typer.Option(metavar="scan|chain", help="Exit 1 when a state needs a slower strategy.")
+        str | None,
+        typer.Option(
+            metavar="NAME",
+            help="scan, by-key, iterate or chain: exit 1 when a state needs a slower strategy.",
+        ),
     ] = None,
     slices: Annotated[int | None, typer.Option(help="Number of time slices to plan for.")] = None,
     cores: Annotated[int | None, typer.Option(help="Number of cores to plan for.")] = None,

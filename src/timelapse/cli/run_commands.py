@@ -65,7 +65,8 @@ def replay(
     strategy: Annotated[
         list[str] | None,
         typer.Option(
-            metavar="NAME", help="Force staged or chain, or STATE=scan|chain for one state. May repeat."
+            metavar="NAME",
+            help="Force chain (one pass in log order), staged (time slices), scan, by-key or iterate; for one state STATE=scan|by-key|iterate|chain. May repeat.",
         ),
     ] = None,
     check: Annotated[
