@@ -179,5 +179,5 @@ def test_options_name_every_strategy() -> None:
 
     for command, option in (("replay", "strategy"), ("explain", "max_strategy")):
         (one,) = (p for p in typer.main.get_command(make_app()).commands[command].params if p.name == option)  # type: ignore[attr-defined]
-        missing = [s for s in Strategy if s.replace(" ", "-") not in one.help]  # type: ignore[attr-defined]
+        missing = [s for s in Strategy if s.replace(" ", "-") not in one.help]
         assert missing == [], command
