@@ -35,14 +35,15 @@ from timelapse.progress import Silent
 from timelapse.run import run_serial
 from timelapse.run.conflicts import plan_of
 from timelapse.streaming import choosing as choosing_module
-from timelapse.streaming import loop
+from timelapse.streaming import loop, recovery
 from timelapse.streaming import spread as spread_module
 from timelapse.streaming.arrivals import Taken
 from timelapse.streaming.choosing import Choosing, Slicing
 from timelapse.streaming.format import Epoch
 from timelapse.streaming.kernel import OpenKernel, lag_of
+from timelapse.streaming.recovery import Recovery
 from timelapse.streaming.rules import Rules
-from timelapse.streaming.running import Closed
+from timelapse.streaming.running import Closed, Running
 from timelapse.streaming.serve.status import metrics, status
 from timelapse.streaming.spread import Spread
 from timelapse.streaming.stand import Stand
@@ -160,6 +161,39 @@ def test_crashes_and_rivals(seed: int, program: type[tl.Program], monkeypatch: p
     check(disk, world, as_program(program), rules)
     assert any(sliced) or len(sliced) < 9
     assert not any("in slices" in line for line in told)
+
+
+@pytest.mark.parametrize("late", ["side", "correct"])
+@pytest.mark.parametrize("program", [Plain, Timed])
+def test_rows_behind_a_checkpoint(
+    program: type[tl.Program], late: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A process that goes on takes the epochs since the last checkpoint many at a time, each such piece in slices or in the kernel."""
+    rng = random.Random(11)
+    sometimes(monkeypatch, rng)
+    monkeypatch.setattr(recovery, "SLICED_ROWS", 1)
+    pieces, piece = [], Recovery._piece
+
+    def counted(self: Recovery, running: Running, taken: Taken, *given: Any, **how: Any) -> Running:
+        found = piece(self, running, taken, *given, **how)
+        pieces.append((found is not running, taken.rows))
+        return found
+
+    monkeypatch.setattr(Recovery, "_piece", counted)
+    for _ in range(deep(8)):
+        monkeypatch.setattr(recovery, "PIECE_ROWS", rng.choice((1, 5, 1_000)))
+        slicing = Slicing(1, rng.choice((1, 3)), rng.choice(("staged", None)))
+        monkeypatch.setattr(corrections, "opened", partial(opened, slicing=slicing))
+        rules, disk = Rules(lateness=rng.choice([0, 5]), late=late), Disk()
+        world, made = World.of(rng, 40, 30 if late == "correct" else 8), as_program(program)
+        if late == "correct":
+            corrections.drive(world, disk, made, rules, crash=0.2)
+            corrections.check(disk, world, made, rules)
+        else:
+            drive(world, disk, made, rules, crash=0.3, slicing=slicing)
+            check(disk, world, made, rules)
+    assert {in_slices for in_slices, _ in pieces} == {False, True}
+    assert any(rows > 5 for _, rows in pieces)
 
 
 @pytest.mark.parametrize("program", [Plain, Timed])

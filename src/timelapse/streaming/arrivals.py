@@ -61,6 +61,17 @@ class Taken:
         return Taken.of(before), Taken.of(rest)
 
     @classmethod
+    def joined(cls, parts: Sequence[Taken]) -> Taken:
+        """Rows that follow each other."""
+        names = dict.fromkeys(name for part in parts for name in part.tables)
+        return cls.of(
+            {
+                name: pa.concat_tables([p.tables[name] for p in parts if name in p.tables]).combine_chunks()
+                for name in names
+            }
+        )
+
+    @classmethod
     def of(cls, tables: Mapping[str, pa.Table]) -> Taken:
         """Tables of which none is empty."""
         first = min((int(t.column("ts")[0].as_py()) for t in tables.values()), default=0)

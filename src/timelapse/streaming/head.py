@@ -75,7 +75,8 @@ class Head:
         )  # fmt: skip
         self.marks = Marks(rules.lateness)
         self.spread = Spread(place, program, types, slicing, quarantine=rules.quarantine, tell=tell, folder=folder)  # fmt: skip
-        """Epochs of many rows are processed by it."""
+        """Epochs of many rows are processed by it, and many rows behind a checkpoint."""
+        self._recovery.spread = self.spread
         self.held, self.committed = Held(types), Committed()
         self.last: Epoch | None = None
         self._hash = run_hash

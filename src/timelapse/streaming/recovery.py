@@ -5,6 +5,7 @@ A correction is the same, with further rows in the journal: from a checkpoint be
 
 from __future__ import annotations
 
+import time
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -21,18 +22,21 @@ from timelapse.model.program import Program
 from timelapse.streaming import chain, checkpoints
 from timelapse.streaming.arrivals import PLACE, Taken
 from timelapse.streaming.declared import fitted, put_out
-from timelapse.streaming.format import Epoch
+from timelapse.streaming.format import Checkpoint, Epoch
 from timelapse.streaming.handover import Origin
 from timelapse.streaming.kernel import OpenKernel, is_restorable, lag_of
 from timelapse.streaming.pack import Pack
 from timelapse.streaming.place import RunPlace
 from timelapse.streaming.running import Closed, Running
-from timelapse.streaming.sliced import replayed
+from timelapse.streaming.sliced import SLICED_ROWS, replayed
+from timelapse.streaming.spread import Spread
 from timelapse.streaming.stand import Stand
 from timelapse.streaming.sums import Emitted, Sums
 from timelapse.streaming.versions import Inserted, common, corrections, journalled, shift_of, valid
 from timelapse.streaming.window import Block, JournalEnd
 
+PIECE_ROWS = 1_000_000
+"""So many rows behind a checkpoint go through the program at once, about, where there are many."""
 ANY = 1 << 40
 """As many failing events of an epoch as there are: the run has bounded them."""
 
@@ -74,6 +78,8 @@ class Recovery:
         self.keep = False
         """Whether to keep where the program stood, for `stand`."""
         self.stood: Stand | None = None
+        self.spread: Spread | None = None
+        """Processes rows behind a checkpoint as time slices, where there are many; None: the open kernel does."""
         self._changed = 0
         """The epoch at which this program began, where it was not the first."""
 
@@ -101,8 +107,11 @@ class Recovery:
             running = self._at_checkpoint(last, compiled, late)
             found = PutOut()
             collected = None if late is None else found
-            if last is not None and running.start < last.number:
-                self.again(running, running.start + 1, last, late, collected, stopped, compare=compare)
+            at = running.start
+            if last is not None and late is None and compare and self._is_long(running, last):
+                running, at = self._in_pieces(running, last, stopped), last.number
+            if last is not None and at < last.number:
+                self.again(running, at + 1, last, late, collected, stopped, compare=compare)
             return running, found
         except Abandoned:
             if not compiled:
@@ -307,6 +316,58 @@ class Recovery:
                     self._note_inserted(taken, late.between(before, about.complete), found)
             if late is None and compare and about.number >= exact:
                 self._compare(running.sums, pack)
+
+    def _is_long(self, running: Running, last: Epoch) -> bool:
+        """Whether so many rows came behind a checkpoint that slices may be quicker. Not where a correction or a change lies between."""
+        return (
+            self.spread is not None
+            and not self.keep
+            and running.begin is not None
+            and max(last.last_correction, last.last_change) <= running.start
+            and last.end_seq - running.journal.count >= SLICED_ROWS
+        )
+
+    def _in_pieces(self, running: Running, last: Epoch, stopped: Callable[[], None]) -> Running:
+        """Run the epochs behind a checkpoint, many at a time: as time slices, or in the open kernel, whichever is quicker. Raises as `again` does."""
+        assert self.spread is not None
+        nothing, waiting, ends = Inserted(self._types), list[Taken](), running.complete
+        about: Checkpoint | None = None
+        for pack in chain.epochs(self._place, running.start + 1, last.number):
+            stopped()
+            complete = pack.about.complete
+            if complete is not None:
+                first = running.journal.count + sum(taken.rows for taken in waiting)
+                waiting.append(journalled(self._types, pack, nothing, ends, first))
+                ends = complete
+            if pack.about.number < last.number and sum(taken.rows for taken in waiting) < PIECE_ROWS:
+                continue
+            if ends is not None and ends != running.complete:
+                here = pack.about.number, about, ends
+                running = self._piece(running, Taken.joined(waiting), *here, taken_out=last.quarantined)
+                about = Checkpoint(pack.about.run, pack.about.number, pack.hash, ends, pack.about.fingerprint, whole=False)  # fmt: skip
+            waiting = []
+            self._compare(running.sums, pack)
+        return running
+
+    def _piece(
+        self, running: Running, taken: Taken, number: int, before: Checkpoint | None, complete: int, *, taken_out: int
+    ) -> Running:  # fmt: skip
+        """Run rows up to the end of an epoch. `before`: a checkpoint of where the program stands, which may still be written."""
+        assert self.spread is not None
+        began = time.perf_counter()
+        running.rerun += taken.rows
+        way, done = self.spread.way(taken, running.opened, taken_out=taken_out), None
+        if way is not None:
+            basis = running.basis(self.program, self._place, self.base, before)
+            done = self.spread.run(number, way, basis, running.journal, taken, complete)
+        if done is None:
+            running.put(taken, complete)
+        else:
+            running = self.closed(running, done.stand, number)
+            running.journal.add(taken.tables, taken.rows)
+            running.took(self.program, done.emitted, complete)
+        self.spread.took(time.perf_counter() - began)
+        return running
 
     def _note_inserted(self, taken: Taken, late: Mapping[int, pa.Table], found: PutOut) -> None:
         """Keep which rows of the journal were inserted."""
