@@ -235,7 +235,8 @@ def test_init_writes_names_that_events_take_and_reads_days_and_commas(tmp_path: 
 def test_init_takes_files_that_a_shell_has_listed(tmp_path: Path) -> None:
     """`timelapse init tx_*.csv` without quotes: files whose names differ in numbers are one type's, others types of their own."""
     for n in (1, 2):
-        (tmp_path / f"tx_{n}.csv").write_text("Tx ID,at,amount\n" + f"T{n},2026-10-01T00:00:00Z,2.50\n" * 20)
+        rows = f"T{n},2026-10-01T00:00:00Z,2.50,3.75\n" * 19 + f"T{n},2026-10-01T00:00:00Z,2.50,3.75 EUR\n"
+        (tmp_path / f"tx_{n}.csv").write_text("Tx ID,at,amount,paid\n" + rows)
     (tmp_path / "logins.csv").write_text("user,at\n" + "7,2026-10-01T00:00:00Z\n" * 20)
     done = cli(
         "init",
@@ -249,7 +250,10 @@ def test_init_takes_files_that_a_shell_has_listed(tmp_path: Path) -> None:
     assert (logins["type"], tx["type"]) == ("Logins", "Tx")
     assert tx["files"] == [str(tmp_path / "tx_1.csv"), str(tmp_path / "tx_2.csv")]
     assert '# unique = ["Tx_ID"]' in text
-    assert "money? then Annotated[Decimal, tl.scale(2)]" in (tmp_path / "out" / "events.py").read_text()
+    events = (tmp_path / "out" / "events.py").read_text()
+    assert "money? then Annotated[Decimal, tl.scale(2)]" in events
+    assert "2 of 40 are no numbers, such as '3.75 EUR': taken as text" in events
+    assert "# a glob in their place also takes files that come later" in text
     made = cli("ingest", tmp_path / "out" / "log.toml")
     assert made.code == 0, made.err
     assert Log.open(tmp_path / "out" / "log").count == 60

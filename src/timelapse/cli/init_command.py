@@ -170,6 +170,8 @@ def _source(one: Looked, folder: Path) -> Iterator[str]:
     places = [_text(_relative(place, folder)) for place in one.data]
     files = places[0] if len(places) == 1 else f"[{', '.join(places)}]"
     yield f"files = {files}  # {many(one.files, 'file', 'files')}; {one.rows:,} rows looked at"
+    if len(places) > 1:
+        yield "# a glob in their place also takes files that come later"
     if one.guessed:
         yield f'format = "{one.format}"  # guessed from the first lines'
     if one.format == "text":

@@ -29,6 +29,8 @@ _FILES = 5
 _ROWS = 2_000
 _ODD = 0.01
 """The share of values that may not fit a column's type."""
+_MANY = 0.2
+"""The share up to which values that are no numbers are told of a column of numbers."""
 _BYTES = 512 << 10
 _SEPARATORS = (",", ";", "\t", "|")
 _TIMES = (
@@ -323,6 +325,11 @@ def infer(name: str, values: Sequence[Any]) -> Seen:
         seen.type = "float"
     else:
         _texts(seen, [str(v) for v in there])
+        others = [v for v in there if not _number(v)]
+        if not seen.time and len(others) <= _MANY * len(there) and not any(str(v).isdigit() for v in others):
+            seen.notes.append(
+                f"{len(others):,} of {len(there):,} are no numbers, such as {str(others[0])[:40]!r}: taken as text; compute can cast it"
+            )
     return seen
 
 
