@@ -56,6 +56,28 @@ def test_from_raw_files_to_a_diff(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     assert "emit Guessed(user=578" in shown.out
 
 
+def test_own_data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The commands as they stand, over files as they are named there; a rule begins as it says."""
+    monkeypatch.chdir(tmp_path)
+    Path("raw").mkdir()
+    for n in (1, 2):
+        rows = "".join(f"2026-10-0{n} 12:{m:02};u{m % 7};{m}.50\n" for m in range(60))
+        Path(f"raw/orders-{n}.csv").write_text("Booked at;User;Amount\n" + rows)
+    Path("raw/refunds.jsonl").write_text('{"at": "2026-10-02T13:00:00", "user": "u1"}\n' * 20)
+    section = README.partition("## Your own data")[2].partition("## ")[0]
+    commands = [shlex.split(line)[1:] for line in section.splitlines() if line.startswith("    timelapse")]
+    found = [cli(*command) for command in commands]
+    assert [r.code for r in found] == [0, 0, 0], [r.err for r in found]
+    (begin,) = re.findall("`(from events import .*?)`", section)
+    Path("rules.py").write_text(
+        f"import timelapse as tl\n{begin}\n\n\nclass Rule(tl.Program):\n    seen: tl.Counter[str]\n\n    @tl.on(Orders)\n"
+        "    def count(self, e):\n        self.seen[e.User] += 1\n"
+    )
+    done = cli("replay", "rules.py:Rule", "log")
+    assert done.code == 0, done.err
+    assert "140 events" in done.out
+
+
 def test_links_lead_somewhere() -> None:
     """Every relative link in the documents is a file."""
     for path in [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]:

@@ -56,6 +56,7 @@ class Reading:
 
     @property
     def program_name(self) -> str:
+        """The program's name."""
         return self._run.program
 
     @property

@@ -106,6 +106,7 @@ class Harness:
 
     @property
     def program(self) -> Program:
+        """The program, with its parameters."""
         return self._loop.program
 
     @in_usual_context
