@@ -445,3 +445,34 @@ def test_a_log_by_another_path(tmp_path: Path) -> None:
     _append(log, [Hit(who=1, size=2, ts=10**12)])
     found = replay(Plain, tmp_path / "link", tmp_path / "2", 4, spark=False)
     assert found.certificate["start_from"]["slices"] == 3
+
+
+def test_where_rows_come_late_the_end_is_a_slice_of_its_own(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A log that late rows have changed near its end: a replay in one slice is cut before where they came, and the next goes on from there."""
+    for kernel in ("native", "interpreted"):
+        monkeypatch.setenv("TIMELAPSE_KERNEL", kernel)
+        place = tmp_path / kernel
+        hits: list[Event] = list(_hits(400))
+        first, late = _split(hits, {380, 390, 394})
+        log = Log.from_events(place / "log", first)
+        before = replay(Plain, log, place / "1", spark=False)
+        assert before.slices == 1
+        log = _append(log, late[:1])
+        whole = replay(Plain, log, place / "2", spark=False)
+        _same(run_serial(Plain, list(log.events(Hit))), whole, "cut")
+        assert whole.certificate["start_from"]["slices"] == 0
+        assert (whole.slices, whole.manifest.cuts[1]) == (2, 398 - 2 * 17)
+        log = _append(log, late[1:])
+        again = replay(Plain, log, place / "3", spark=False)
+        _same(run_serial(Plain, list(log.events(Hit))), again, "gone on")
+        told = again.certificate["start_from"]
+        assert (told["run"], told["slices"], told["events"]) == (str(whole.path), 1, 364)
+        assert replay(Plain, log, place / "4", 1, spark=False).slices == 1  # who asks for one slice gets one
+        log = _append(log, [Hit(who=1, size=3, ts=hits[0].ts + n) for n in range(2)])
+        early = replay(Plain, log, place / "5", spark=False)
+        _same(run_serial(Plain, list(log.events(Hit))), early, "early")
+        assert early.slices == 1  # late rows may come anywhere: no place near the end helps
+        # Watch looks back on its states: only a run that keeps the rows can be gone on from
+        assert replay(Watch, _append(log, [hits[-2]]), place / "6", spark=False).slices == 1

@@ -29,6 +29,11 @@ _CARRIED = 2
 _UNEVEN_EVENTS = 100_000
 """From this many events on the sizes of slices are chosen, and how many lead."""
 
+_DEEPER = 2
+"""The next late rows may be so many times as far from the end as those before."""
+
+_WORTH = 3
+
 _FINE = 4096
 """Boundaries are chosen among those of so many even parts."""
 
@@ -81,6 +86,19 @@ def cut(reader: EventReader, slices: int, plan: Plan, since: int = 0) -> tuple[l
         return even, plan.lead or 0
     found = plan.arrange(count)
     return cuts_at(cuts(reader, _FINE, since), found.shares), found.lead
+
+
+def cut_for_late(reader: EventReader, cuts: Sequence[int], late: int) -> list[int]:
+    """These boundaries and one more in the last slice, where rows come late: before the events that the next ones may change.
+
+    Appends have changed the log from `late` events before its end on, at most. A replay of the next version then goes on from there, and
+    not from the beginning of the slice: for a twentieth of this replay's processor time, so only where that slice is `_WORTH` times as long.
+    """
+    begin = rank(reader, cuts[-2]) if cuts[-2] else 0
+    place = reader.count - _DEEPER * late
+    if not late or place - begin < (_WORTH - 1) * (reader.count - place):
+        return list(cuts)
+    return [*cuts[:-1], reader.seq_after(place), cuts[-1]]
 
 
 def cut_behind(

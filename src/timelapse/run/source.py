@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -10,6 +10,7 @@ from typing import Any
 from timelapse.errors import LogError, UsageError, meant
 from timelapse.ids import INT64_MAX
 from timelapse.log import Log, MemoryLog
+from timelapse.log.manifest import IngestEntry
 from timelapse.log.reader import EventReader
 from timelapse.log.types import heard
 from timelapse.model.events import Event
@@ -38,6 +39,8 @@ class Source:
     """The event types that are read, where these are some of the log's."""
     logs: tuple[tuple[str, str], ...] = ()
     """Path and id of each log, where there are several, one after the other."""
+    late: int = 0
+    """Where appends have changed the log before its end: so many events before the end as it was then, at most."""
 
     @property
     def left(self) -> int:
@@ -54,8 +57,9 @@ def open_source(log: Any, program: Program) -> Source:
         check_heard(log, program)
         counts = {t.name: t.count for t in log.info().types}
         return Source(
-            log.reader, counts, str(log.path), log.id, log.left_out, part=log.part, types=log.only_types
-        )
+            log.reader, counts, str(log.path), log.id, log.left_out, part=log.part, types=log.only_types,
+            late=_changed_back(log.manifest.ingests),
+        )  # fmt: skip
     if isinstance(log, Iterable) and not isinstance(log, MemoryLog):
         listed: list[Event] = list(log)
         log = MemoryLog(listed, list(dict.fromkeys([*events, *(type(e) for e in listed)])))
@@ -65,6 +69,16 @@ def open_source(log: Any, program: Program) -> Source:
         f"a log is needed, not {type(log).__name__}",
         hint="a tl.Log, the path of one, a list of events, a DataFrame, or {EventClass: DataFrame}", code="TL810",
     )  # fmt: skip
+
+
+def _changed_back(ingests: Sequence[IngestEntry]) -> int:
+    """How many events before a log's end an append began to change it, at most; 0 where none did."""
+    found = count = 0
+    for ingest in ingests:
+        if ingest.rewritten is not None:
+            found = max(found, count - ingest.rewritten)
+        count += ingest.events - sum(ingest.replaced.values())
+    return found
 
 
 def check_heard(log: Log, program: Program) -> None:

@@ -49,6 +49,7 @@ from timelapse.run.slices import (
     check_slices,
     cut,
     cut_behind,
+    cut_for_late,
     cut_in_runs,
     default_slices,
     least_slices,
@@ -375,6 +376,13 @@ def _job(
             lead = found[1]
         return None if found is None else found[0]
 
+    alone = settings.slices is None and settings.strategy is None and plan.mode == "chain"
+    if alone and (settings.resumable or not kept(request.program)):
+        if (more := cut_for_late(reader, cuts, source.late)) != cuts:
+            settings.progress.note(
+                "rows come late in this log: its end is a slice of its own, for the next replay"
+            )
+        cuts = more
     reuse = _reuse(request, cuts, None if settings.slices is not None else least, behind)
     left = request.interrupted
     if left is not None and left.how is not None:
