@@ -10,12 +10,13 @@ import time
 from pathlib import Path
 
 import pytest
+import typer
 
 import timelapse
 from tests.cli.run_cli import cli, command
 from timelapse.cli.catalogue import CODES, markdown
 from timelapse.cli.console import clean, one_line
-from timelapse.cli.main import COMMANDS
+from timelapse.cli.main import COMMANDS, main
 
 ROOT = Path(__file__).parents[2]
 CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f]")
@@ -144,6 +145,25 @@ def test_a_closed_pipe_is_no_error() -> None:
     assert found.returncode == 0
     assert found.stdout.startswith("TL000")
     assert found.stderr == ""
+
+
+def test_the_end_of_a_file_that_is_read_is_not_the_user_s(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The parser takes an EOFError for the end of what a person types: it was told as "cancelled"."""
+
+    def torn() -> None:
+        raise EOFError("marshal data too short")
+
+    app = typer.Typer()
+    app.command()(torn)
+    monkeypatch.setattr("timelapse.cli.main.make_app", lambda *_, **__: app)
+    with pytest.raises(SystemExit, match="2"):
+        main([])
+    told = capsys.readouterr().err
+    assert "TL000" in told
+    assert "marshal data too short" in told
+    assert "cancelled" not in told
 
 
 def used_codes() -> set[str]:

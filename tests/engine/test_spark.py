@@ -9,9 +9,11 @@ import subprocess
 import sys
 import textwrap
 import time
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -20,6 +22,7 @@ import timelapse as tl
 from tests.engine.logs import logs
 from tests.engine.programs import ALL, A, B, Chained
 from tests.engine.test_equivalence import Failing, assert_equal
+from timelapse.engine.spark_executor import SparkExecutor
 from timelapse.errors import HandlerError, ReplayError
 from timelapse.log import Log, MemoryLog
 from timelapse.run import Run, replay, run_serial
@@ -58,6 +61,30 @@ def test_a_plan_of_one_task_is_a_task_of_spark(spark: SparkSession, tmp_path: Pa
         assert "driver" not in run.manifest.executor
         assert run.certificate["engine"]["tasks"] > 0
     assert one.digest == several.digest == run_serial(Chained, log).digest
+
+
+def test_where_jobs_are_queries_alone(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As under Spark Connect, which has no context."""
+    monkeypatch.setattr(SparkExecutor, "_context", lambda self: None)
+    monkeypatch.setattr(SparkExecutor, "is_local", True)
+    log = stored([A(k=i % 3, v=2, s="x", ts=i) for i in range(40)], tmp_path)
+    run = replay(Chained, log, slices=3, spark=spark, strategy="staged")
+    assert run.certificate["engine"]["tasks"] > 0
+    assert run.digest == run_serial(Chained, log).digest
+
+
+def test_queries_and_other_jobs_share_workers(spark: SparkSession) -> None:
+    """Each import of what tasks need takes a second."""
+
+    def parents(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            yield pa.RecordBatch.from_pydict({"id": [os.getppid()] * batch.num_rows})
+
+    queried = {row[0] for row in spark.range(0, 2, 1, 2).mapInArrow(parents, "id long").collect()}
+    others = spark.sparkContext.parallelize(range(2), 2).mapPartitions(lambda _: [os.getppid()]).collect()
+    assert queried == set(others)
 
 
 def test_the_active_session_is_used_and_a_list_of_events_works(spark: SparkSession) -> None:

@@ -254,7 +254,11 @@ def _other(error: Exception, *, debug: bool, as_json: bool, command: str) -> int
     """A wrong command line (the parser's own errors), or a bug."""
     wrapped: TimelapseError
     if type(error).__name__ == "Abort":
-        return _interrupted("cancelled")
+        if not isinstance(error.__cause__, EOFError):
+            return _interrupted("cancelled")
+        error = (
+            error.__cause__
+        )  # of something that was read: the parser takes it for the end of what a person types
     explain: Any = getattr(error, "format_message", None)
     if explain is not None:
         if type(error).__name__ == "NoArgsIsHelpError":

@@ -111,7 +111,7 @@ class SparkExecutor:
         runner = _runner(self._key, self._data, list(tasks), str(self._folder))
         self._jobs.append(_SparkJob(tasks, done, watch, lambda job: self._collect(job, runner)))
 
-    def _collect(self, job: _SparkJob, runner: Any) -> list[bytes]:
+    def _collect(self, job: _SparkJob, runner: Callable[[Iterable[int]], Iterator[bytes]]) -> list[bytes]:
         names = " and ".join(dict.fromkeys(task.name for task in job.tasks))
         try:
             context = self._context()
@@ -122,7 +122,10 @@ class SparkExecutor:
             count = len(job.tasks)
             self._submitted[0] += 1
             self._submitted[1] += count
-            frame = self._spark.range(0, count, 1, count).mapInArrow(runner, "result binary")
+            if context is not None:
+                # Without a query to plan a job takes 60 ms less.
+                return list(context.parallelize(range(count), count).mapPartitions(runner).collect())
+            frame = self._spark.range(0, count, 1, count).mapInArrow(_over_batches(runner), "result binary")
             return [bytes(row[0]) for row in frame.collect()]
         except BaseException as error:
             raise explained(error, names) from error
@@ -281,16 +284,28 @@ def _read_number(path: Path) -> int:
 
 def _runner(
     key: str, data: bytes, tasks: list[Task], folder: str
-) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
-    def run(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        for batch in batches:
-            for row in batch.column(0).to_pylist():
-                task = tasks[row]
-                result = task_bytes(execute(unpack(key, data), task, reporter(Path(folder) / f"{task.id}.n")))
-                _publish(Path(folder) / f"{task.id}.result", result)
-                yield pa.RecordBatch.from_arrays([pa.array([result], pa.binary())], ["result"])
+) -> Callable[[Iterable[int]], Iterator[bytes]]:
+    def run(numbers: Iterable[int]) -> Iterator[bytes]:
+        for number in numbers:
+            task = tasks[number]
+            result = task_bytes(execute(unpack(key, data), task, reporter(Path(folder) / f"{task.id}.n")))
+            _publish(Path(folder) / f"{task.id}.result", result)
+            yield result
 
     return run
+
+
+def _over_batches(
+    run: Callable[[Iterable[int]], Iterator[bytes]],
+) -> Callable[[Batches], Iterator[pa.RecordBatch]]:
+    """The same for Spark Connect, which has no other jobs than queries."""
+
+    def over(batches: Batches) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            for result in run(batch.column(0).to_pylist()):
+                yield pa.RecordBatch.from_arrays([pa.array([result], pa.binary())], ["result"])
+
+    return over
 
 
 def _shuffle(

@@ -121,15 +121,16 @@ def workers_python(spark: SparkSession) -> None:
     environment has: that has no Timelapse, or another. Workers on other machines are left as they are: this path means nothing
     there (TL513 says what to do).
     """
-    if _takes_any_python(spark) and spark.conf.get(_WORKERS, None) is None:
-        spark.conf.set(_WORKERS, sys.executable)
-
-
-def _takes_any_python(spark: SparkSession) -> bool:
+    if spark.conf.get(_WORKERS, None) is not None:
+        return
     if type(spark).__module__.startswith("pyspark.sql.connect"):
-        return getattr(spark.client, "host", None) in _HERE
+        if getattr(spark.client, "host", None) in _HERE:
+            spark.conf.set(_WORKERS, sys.executable)
+        return
     context = spark.sparkContext
-    return (context.master or "").startswith("local") and context.pythonExec == _ANY_PYTHON
+    if (context.master or "").startswith("local") and context.pythonExec == _ANY_PYTHON:
+        context.pythonExec = sys.executable  # of jobs that are no queries
+        spark.conf.set(_WORKERS, sys.executable)
 
 
 _ANY_PYTHON = "python3"
@@ -173,6 +174,8 @@ def _defaults(master: str) -> dict[str, str]:
         "spark.sql.execution.arrow.maxRecordsPerBatch": "65536",
         # workers begin in the driver's folder, where a user's profile.py or types.py would pass for the library's
         "spark.executorEnv.PYTHONSAFEPATH": "1",
+        # else queries and other jobs have workers of their own: each would import all once more
+        "spark.sql.execution.pyspark.udf.simplifiedTraceback.enabled": "false",
         # about 40 ms less for every job with Python in it
         "spark.python.unix.domain.socket.enabled": "true",
     }

@@ -9,7 +9,6 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    import pyarrow as pa
     from pyspark.sql import SparkSession
 
 _MOST_WORKERS = 64
@@ -86,11 +85,11 @@ def _warm(spark: SparkSession, module: str) -> None:
     before: Any = context.getLocalProperty("spark.job.description")
     context.setLocalProperty("spark.job.description", "timelapse: workers start")
 
-    def imported(batches: Iterable[pa.RecordBatch]) -> Iterator[Any]:
+    def imported(numbers: Iterable[int]) -> Iterator[int]:
         importlib.import_module(module)
-        yield from batches
+        yield from numbers
 
     try:
-        spark.range(0, count, 1, count).mapInArrow(imported, "id long").collect()
+        context.parallelize(range(count), count).mapPartitions(imported).collect()
     finally:
         context.setLocalProperty("spark.job.description", before)
