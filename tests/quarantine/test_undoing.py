@@ -256,11 +256,14 @@ class Counting:
         monkeypatch.setattr(taking._GoBack, "run", went_back)
 
 
+@pytest.mark.parametrize("forgets", [True, False])
 @pytest.mark.parametrize("program", PROGRAMS)
-def test_random_logs(program: type[tl.Program], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(taking, "_SPACING", 1)
-    monkeypatch.setattr(steplog, "_FEW", -10_000)  # forgets at each event
-    monkeypatch.setattr(steplog, "_PART", 1_000_000)
+def test_random_logs(program: type[tl.Program], forgets: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """`forgets`: at each event what can be, so that indexes are made anew each time; else they go on."""
+    if forgets:
+        monkeypatch.setattr(taking, "_SPACING", 1)
+        monkeypatch.setattr(steplog, "_FEW", -10_000)
+        monkeypatch.setattr(steplog, "_PART", 1_000_000)
     counting = Counting(monkeypatch)
     for seed in range(deep(25)):
         rng = random.Random(seed)
@@ -405,6 +408,20 @@ def test_the_first_too_many_are_those_that_fail_first() -> None:
         without_failing(Late(), MemoryLog(events, [Move]), most=5)
     assert raised.value.reasons[0][1] == 6
     assert "first at Nudge seq 7" in raised.value.reasons[0][0]
+
+
+def test_a_tick_that_fails_shows_where() -> None:
+    """Failures that are taken out are without their traceback; one that ends the run has it."""
+
+    class Ticking(Late):
+        @tl.every(1_000)
+        def tick(self) -> None:
+            if self.total[0] > 3:
+                raise Fail("this tick")
+
+    with pytest.raises(HandlerError, match="this tick") as raised:
+        without_failing(Ticking(), MemoryLog(lately(100), [Move]), most=100)
+    assert 'raise Fail("this tick")' in raised.value.user_traceback
 
 
 def test_steps_are_forgotten() -> None:

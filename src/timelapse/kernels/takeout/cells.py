@@ -33,19 +33,26 @@ class Index:
 
     def add(self, key: Any, number: int) -> None:
         """A step touches it."""
-        numbers = list(self.numbers(key))
+        numbers = self._list(key)
         place = bisect_left(numbers, number)
-        if numbers[place : place + 1] != [number]:
+        if place == len(numbers) or numbers[place] != number:
             numbers.insert(place, number)
-            self.found[key] = numbers
 
     def remove(self, key: Any, number: int) -> None:
         """A step does not touch it any more."""
-        numbers = [n for n in self.numbers(key) if n != number]
-        if numbers:
-            self.found[key] = numbers
-        else:
-            self.found.pop(key, None)
+        if key in self.found:
+            numbers = self._list(key)
+            place = bisect_left(numbers, number)
+            if place < len(numbers) and numbers[place] == number:
+                del numbers[place]
+            if not numbers:
+                del self.found[key]
+
+    def _list(self, key: Any) -> list[int]:
+        found = self.found.get(key)
+        if type(found) is not list:
+            found = self.found[key] = [] if found is None else [found]  # type: ignore[list-item]
+        return found
 
 
 class Cells:

@@ -125,7 +125,8 @@ class NotedAgenda(Agenda):
 
     def date(self, dated: Dated) -> None:
         self.place += 1
-        dated.issue = self.issue(self.number, self.place)
+        self._issued += 1
+        dated.issue = (self.number, self.place, self._issued)
         self.put(dated)
         if dated.timer is not None:
             self._sets(dated.timer)
@@ -220,27 +221,28 @@ class NotedLoop(Loop):
     def _transaction(
         self, event: Event | None, handlers: tuple[HandlerSpec, ...], ts: int, phase: int, root: int
     ) -> None:
-        agenda, outcome = self.agenda, self.outcome
-        later, dated, issue, place = agenda.dates, None, (), root
+        agenda, refused = self.agenda, self.outcome.refused
+        later, dated = agenda.dates, None
         if later:
             agenda.dates = []
-        if phase == Phase.TICK:
-            place = self._places[id(handlers[0])]
+        if phase == Phase.LOG_EVENT:
+            self.frontier = key = (ts, phase, root, ())
         elif phase == Phase.DATED_EVENT:
             dated = agenda.current
             assert dated is not None
-            issue = dated.issue
-        self.frontier = (ts, phase, place, issue)
-        refused = len(outcome.refused)
+            self.frontier = key = (ts, phase, root, dated.issue)
+        else:
+            self.frontier = key = (ts, phase, self._places[id(handlers[0])], ())
+        count = len(refused)
         super()._transaction(event, handlers, ts, phase, root)
-        step = Step(self._number, self.frontier, root, event, handlers, dated)
-        if len(outcome.refused) != refused:
-            step.refusal = outcome.refused.pop()
+        step = Step(self._number, key, root, event, handlers, dated)
+        if len(refused) != count:
+            step.refusal = refused.pop()
             agenda.dates = []
         if self._emitted:
             step.emitted = self._emitted[:]
-            outcome.outputs.clear()
-        if later is not agenda.dates and later:
+            self.outcome.outputs.clear()
+        if later and later is not agenda.dates:
             step.later = later
         if phase == Phase.LOG_EVENT:
             self.own[root] = step
@@ -256,18 +258,25 @@ class NotedLoop(Loop):
         self._note(Step(self._number, self.frontier, dated.root, None, (), dated))
 
     def _note(self, step: Step) -> None:
-        agenda, journal, number = self.agenda, self._journal, step.number
-        if self.reads:
-            step.reads = self.reads[:]
+        agenda, journal, reads, number = self.agenda, self._journal, self.reads, self._number
+        if reads:
+            step.reads = reads[:]
+            reads.clear()
         if agenda.set:
             step.wrote = [*journal, *agenda.set]
+            agenda.set.clear()
         elif journal:
             step.wrote = journal[:]
         journal.clear()
         if agenda.dates:
             step.dates = agenda.dates
+            agenda.dates = []
         if step.dated is not None:
             step.dated.note = step
+        self.order.append(step)
+        self.steps[number] = step
+        self._number = agenda.number = number + GAP
+        agenda.place = 0
         if self._looks:
             for done in self.done:
                 if done.touched:
@@ -275,30 +284,22 @@ class NotedLoop(Loop):
                         *step.told,
                         *(t for t in done.touched if t.numbers and t.numbers[-1] == number),
                     )
-        self.order.append(step)
-        self.steps[number] = step
-        self._next()
-        if self._looks:
+                    done.touched.clear()
             self.index()
 
     def place_of(self, step: Step) -> int:
         """The place of a step that is kept."""
         return bisect_left(self.order, step.number, key=lambda s: s.number)
 
-    def _next(self) -> None:
+    def failed(self) -> None:
+        """The step under way has raised, and never was."""
         self._number += GAP
         self.reads.clear()
         agenda = self.agenda
-        agenda.number, agenda.place = self._number, 0
-        if agenda.dates:
-            agenda.dates = []
+        agenda.number, agenda.place, agenda.dates = self._number, 0, []
         agenda.set.clear()
         for done in self.done:
             done.touched.clear()
-
-    def failed(self) -> None:
-        """The step under way has raised, and never was."""
-        self._next()
 
     def tree(self, root: int) -> Iterator[Step]:
         """The steps that stem from a log event, whose own is kept."""
@@ -392,7 +393,7 @@ class NotedLoop(Loop):
                 del self.own[step.root]
             if step.dated is not None:
                 step.dated.note = None  # a cycle
-            if self._wanted is not None:
+            if self._wanted is not None and (step.emitted or step.refusal is not None):
                 self._wanted(step)
         if gone:
             self._forget_indexes()

@@ -44,16 +44,18 @@ _FORGOTTEN = 1 << 14
 
 
 class Tape:
-    """A log's events in order, which can go back to an earlier one."""
+    """A log's events in order, which can go back to an earlier one. `keeps`: which it is likely to do soon."""
 
-    def __init__(self, read: Callable[[int], Iterator[Event]]) -> None:
-        self._read = read
+    def __init__(self, read: Callable[[int], Iterator[Event]], *, keeps: bool) -> None:
+        self._read, self._keeps = read, keeps
         self._rest = read(INT64_MIN)
         self._kept: list[Event] = []
         self._place = 0
 
     def next(self) -> Event | None:
         """The next event; None at the end."""
+        if not self._keeps:
+            return next(self._rest, None)
         if self._place == len(self._kept):
             event = next(self._rest, None)
             if event is None:
@@ -130,10 +132,12 @@ def without_failing(
 class _Taking:
     """What both ways share."""
 
+    _goes_back: bool
+
     def __init__(self, asked: _Asked, taken: dict[int, Quarantined]) -> None:
         self._asked, self._program, self._reader = asked, asked.program, asked.reader
         classes = {cls.__name__: cls for cls in heard(spec_of(self._program), self._reader.types)}
-        self._tape = Tape(lambda seq: asked.reader.events(seq, INT64_MAX, classes))
+        self._tape = Tape(lambda seq: asked.reader.events(seq, INT64_MAX, classes), keeps=self._goes_back)
         self._ticks = any(handler.every is not None for handler in spec_of(self._program).handlers)
         self._taken = taken
         self._outputs: list[Output] = []
@@ -214,6 +218,8 @@ class _Taking:
 class _Undo(_Taking):
     """Has the loop undo them. Raises CannotUndo where it does not keep as much as it would need."""
 
+    _goes_back = False
+
     def __init__(self, asked: _Asked, taken: dict[int, Quarantined]) -> None:
         super().__init__(asked, taken)
         self._loop = self._new_loop()
@@ -241,7 +247,11 @@ class _Undo(_Taking):
 
     def _go(self) -> None:
         for event in self._left():
-            self._do(partial(self._loop.step, event), event)
+            try:
+                self._loop.step(event)
+            except HandlerError as failure:
+                if self._without(failure, event) is None:
+                    self._do(partial(self._loop.step, event), event)
 
     def _pause(self, seq: int) -> None:
         self._tell()
@@ -254,27 +264,32 @@ class _Undo(_Taking):
             try:
                 act()
             except HandlerError as failure:
-                self._take(failure)
-                self._loop.failed()
-                own = event is not None and failure.seq == event.seq
-                if own:
-                    self._loop.outcome.events -= 1
-                else:
-                    try:
-                        self._undoing.take_out(failure.seq)
-                    except CannotUndo:
-                        self._restarts += 1
-                        if self._restarts > _MOST_RESTARTS:
-                            raise
-                        self._begin_again()
-                        return False
-                if self._begin != self._first():  # it began with an event that is not there
-                    self._begin_again()
-                    return False
-                if own:
-                    return True
+                if (found := self._without(failure, event)) is not None:
+                    return found
             else:
                 return True
+
+    def _without(self, failure: HandlerError, event: Event | None) -> bool | None:
+        """Take out what has failed while an event was to be done: whether it is done with; None where it is to be tried again, False
+        where the loop has begun again."""
+        self._take(failure)
+        self._loop.failed()
+        own = event is not None and failure.seq == event.seq
+        if own:
+            self._loop.outcome.events -= 1
+        else:
+            try:
+                self._undoing.take_out(failure.seq)
+            except CannotUndo:
+                self._restarts += 1
+                if self._restarts > _MOST_RESTARTS:
+                    raise
+                self._begin_again()
+                return False
+        if self._begin != self._first():  # it began with an event that is not there
+            self._begin_again()
+            return False
+        return True if own else None
 
     def end(self) -> None:
         """Nothing is undone any more."""
@@ -303,6 +318,8 @@ class _Undo(_Taking):
 
 class _GoBack(_Taking):
     """Goes back to a copy of the loop from before the event."""
+
+    _goes_back = True
 
     def __init__(self, asked: _Asked, taken: dict[int, Quarantined]) -> None:
         super().__init__(asked, taken)
