@@ -8,7 +8,7 @@ import pyarrow.compute as pc
 from hypothesis import given
 from hypothesis import strategies as st
 
-from timelapse.trace.columns import picked
+from timelapse.trace.columns import contained, picked
 from timelapse.trace.lookup import Lookup, numbers
 
 _ENDS = [-(2**63), -(2**63) + 1, -1, 0, 1, 2**63 - 2, 2**63 - 1]
@@ -40,7 +40,16 @@ def test_only_whole_numbers_that_are_all_there_are_looked_up() -> None:
     assert times.tolist() == [7]
 
 
-@given(st.lists(st.integers(0, 12), unique=True), st.lists(st.integers(0, 12), unique=True))
+_SEQS = st.lists(st.integers(0, 12) | st.integers(0, 2000), unique=True)
+
+
+@given(st.lists(_NUMBERS, max_size=20), st.lists(_NUMBERS, unique=True, max_size=9))
+def test_which_are_among_others(values: list[int], others: list[int]) -> None:
+    found = contained(np.asarray(values, np.int64), np.asarray(sorted(others), np.int64))
+    assert found.tolist() == [v in others for v in values]
+
+
+@given(_SEQS, _SEQS)
 def test_rows_of_some_events(own: list[int], wanted: list[int]) -> None:
     table = pa.table({"seq": pa.array(sorted(own), pa.int64())})
     found = picked(table, np.asarray(sorted(wanted), np.int64))

@@ -116,7 +116,17 @@ def _is_users(name: str, module: ModuleType) -> bool:
 @functools.lru_cache(maxsize=1 << 14)
 def _is_file_installed(file: str) -> bool:
     """The same of an absolute path as text. Kept: a process has a thousand modules, and each replay on Spark asks for all of them."""
-    return _is_installed(Path(file).resolve())
+    return (
+        _is_installed(Path(file).resolve())
+        if os.path.islink(file)
+        else _is_folder_installed(os.path.dirname(file))
+    )
+
+
+@functools.lru_cache(maxsize=1 << 12)
+def _is_folder_installed(folder: str) -> bool:
+    """The same of what lies in a folder: a thousand files lie in a hundred, and following links takes longest."""
+    return _is_installed(Path(folder).resolve())
 
 
 def _is_installed(path: Path) -> bool:

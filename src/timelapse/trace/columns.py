@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from copy import copy
 from dataclasses import dataclass
 from itertools import pairwise, product
 from typing import Any, TypeVar
@@ -36,6 +37,8 @@ _FREE = 32 * _BLOCK
 """So many may be read anyway."""
 _AT_ONCE = 1 << 22
 """So many events are compared with keys at a time."""
+_DENSE = 16
+"""Where one in so many numbers is asked for, each has a place in a table; else they are searched for."""
 _HASHED = 1000
 """So many texts are hashed for each block."""
 _MANY, _FEW = 16, 4
@@ -57,7 +60,7 @@ class Columns:
         self._reader, self._lo, self._hi = reader, lo, hi
         self.fields: dict[str, tuple[str, ...]] = {}
         self._parts: list[Chunk] = []
-        self._read = 0
+        self._read, self._asked = 0, False
         bases = [s.base for s in reader.segments] if isinstance(reader, LogReader) else []
         self._bases = np.asarray(bases, np.int64)
         self.add(fields)
@@ -77,6 +80,20 @@ class Columns:
             [_joined(*both) for both in zip(self._parts, found, strict=True)] if self._parts else found
         )
         self.fields |= {name: (*self.fields.get(name, ()), *own) for name, own in fresh.items()}
+
+    def once(self, fields: Mapping[str, Collection[str]]) -> bool:
+        """Whether fields that are not there are asked for the first time: of a few events they are better kept `apart`, as most of what
+        reading takes is memory that nobody has used yet."""
+        fresh = not self.covers(self._lo, self._hi, fields)
+        first, self._asked = fresh and not self._asked, self._asked or fresh
+        return first
+
+    def apart(self, chunks: Iterable[Chunk], fields: Mapping[str, Collection[str]]) -> Columns:
+        """The columns of some of the events alone: of `chunks`, which have these fields."""
+        found = copy(self)
+        found._parts = list(chunks)
+        found.fields = {name: tuple(own) for name, own in fields.items()}
+        return found
 
     def light(self, fields: Mapping[str, Collection[str]]) -> dict[str, list[str]]:
         """Those that take little memory: numbers, and texts of which there are few. By the first events of a type."""
@@ -270,8 +287,14 @@ def picked(table: pa.Table, seqs: Seqs) -> pa.Table:
         return table.slice(0, 0)
     if len(own) == own[-1] - own[0] + 1:  # all that there is, so each event has a row
         return table if len(near) == len(own) else table.take(pa.array(near - own[0]))
-    at = np.searchsorted(own, near)
-    at = at[own[at] == near]
+    if (own[-1] - own[0]) < _DENSE * len(near):
+        rows = np.full(int(own[-1] - own[0]) + 1, -1, np.int32)
+        rows[own - own[0]] = np.arange(len(own), dtype=np.int32)
+        at = rows[near - own[0]]
+        at = at[at >= 0]
+    else:
+        at = np.searchsorted(own, near)
+        at = at[own[at] == near]
     return table if len(at) == len(own) else table.take(pa.array(at))
 
 
@@ -296,6 +319,12 @@ def contained(values: Seqs, others: Seqs) -> Mask:
     """Which of them are among others, which ascend."""
     if not len(others):
         return np.zeros(len(values), np.bool_)
+    least, span = int(others[0]), int(others[-1]) - int(others[0]) + 1
+    if span <= _DENSE * len(values):
+        marked = np.zeros(span + 1, np.bool_)  # the last one is for what lies outside
+        marked[others - least] = True
+        at = (values - least).view(np.uint64)  # what is less is very large then
+        return marked[np.minimum(at, np.uint64(span), out=at).view(np.int64)]
     found: Mask = others[np.minimum(np.searchsorted(others, values), len(others) - 1)] == values
     return found
 

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -17,6 +18,7 @@ from timelapse.model.events import Event
 from timelapse.model.program import Program, spec_of
 from timelapse.run.run import Run
 from timelapse.run.takeout import reader_without
+from timelapse.trace.columns import picked
 
 
 def reader_of(run: Run) -> EventReader:
@@ -48,15 +50,29 @@ _TOGETHER = 1 << 15
 """Events that are so near to one another are read together: a block of the log is read whole anyway."""
 
 
+def _types_of(
+    reader: EventReader, lo: int, hi: int, classes: Collection[str], seqs: npt.NDArray[np.int64]
+) -> list[str]:
+    """The types of events lo <= seq < hi among which some are: of the others fields need not be read, and all of a block would be."""
+    found: dict[str, None] = {}
+    for chunk in reader.chunks(lo, hi, {name: [] for name in classes}):
+        for name, table in chunk.tables.items():
+            if name not in found and len(picked(table, seqs)):
+                found[name] = None
+    return [*found]
+
+
 def events_at(reader: EventReader, program: Program, seqs: Sequence[int]) -> dict[int, Event]:
     """Several events with all their fields, by seq (ascending). Raises RunError (TL606)."""
     classes: dict[str, type[Event]] = {cls.__name__: cls for cls in heard(spec_of(program), reader.types)}
     bind_types(reader.types, classes.values())
     found: dict[int, Event] = {}
     wanted = np.asarray(seqs, np.int64)
-    every = {name: [f.name for f in cls.__fields__] for name, cls in classes.items()}
     for group in np.split(wanted, np.flatnonzero(np.diff(wanted) >= _TOGETHER) + 1) if len(wanted) else ():
-        for chunk in reader.chunks(int(group[0]), int(group[-1]) + 1, every):
+        lo, hi = int(group[0]), int(group[-1]) + 1
+        names = [*classes] if len(classes) == 1 else _types_of(reader, lo, hi, classes, group)
+        every = {name: [f.name for f in classes[name].__fields__] for name in names}
+        for chunk in reader.chunks(lo, hi, every):
             for name, table in chunk.tables.items():
                 own = table.filter(pc.is_in(table["seq"], value_set=pa.array(group)))
                 found |= {e.seq: e for e in row_maker(classes[name], every[name])(own)}

@@ -10,7 +10,7 @@ What other keys hold then is of no meaning. Nobody asks for it; but a handler ma
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -93,20 +93,24 @@ class Thinning:
         self._columns = self._past.columns_of(self._lo, self._hi, fields)
 
     def left(self, seqs: Seqs, events: Collection[Event], wanted: Wanted) -> Thinned:
-        """The log of these events, which are read once: where fields that are `wanted` take little memory, they are kept beside
-        those that say who writes what."""
+        """The log of these events, which are read once: where fields that are `wanted` take little memory, they are kept. Where that is
+        asked for again, of all events, beside those that say who writes what."""
         assert self._columns is not None
         types = {kind for _, kind in self._found} | {type(event).__name__ for event in events}
         fields = {n: own for n, own in wanted.items() if n in types and own is not None and self._logs(n)}
         light = self._columns.light(fields)
-        self._columns.add(light)
         writers = {
             name: _joined(own for (state, _), own in self._found.items() if state == name)
             for name in self.places.keys() | self.whole
         }
-        return Thinned(
+        found = Thinned(
             self._past.reader, seqs, self._columns, frozenset(types), self.places, self.whole, writers
         )
+        whole = all(set(own) <= {"ts", "seq", *light[name]} for name, own in fields.items())
+        if whole and self._columns.once(light):
+            return replace(found, kept=self._columns.apart(found.chunks(self._lo, self._hi, light), light))
+        self._columns.add(light)
+        return found
 
     def _logs(self, name: str) -> bool:
         return any(t.name == name for t in self._past.reader.types)
