@@ -107,6 +107,12 @@ def test_a_log_follows_a_delta_table(tmp_path: Path, spark: SparkSession) -> Non
     assert _ids(Log.open(tmp_path / "log")) == [1, 3, 4]
     assert "nothing new" in cli("ingest", path).out
     first = Log.write(tmp_path / "first", {Pay: Delta(table, version=1)})
+    for wrong in (99, -1):
+        with pytest.raises(IngestError) as refused:
+            Log.write(tmp_path / "none", {Pay: Delta(table, version=wrong)})
+        assert (
+            refused.value.hint == f"there is no version {wrong}: the newest is {DeltaTable(table).version()}"
+        )
     assert first.id == Log.open(tmp_path / "log", version=1).id
     assert Log.write(tmp_path / "there", {Pay: Source(Delta(table, version=1))}, spark).id == first.id
     one = cli("ingest", tmp_path / "events.py", tmp_path / "one", f"Pay=delta:{table}@1")

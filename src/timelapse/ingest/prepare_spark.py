@@ -67,8 +67,9 @@ def _prepare_frame(kind: EventType, source: Source, floor: int | None, rows: int
     # a name with dots may mean a column of that name, or a field of a struct
     every = (*plan.needed, *(c for choice in plan.choices for c in choice), *source.order_by)
     usable = [c for c in dict.fromkeys(every) if c in have or c.split(".")[0] in have]
-    plan.check_columns([*have, *usable], f"DataFrame for {kind.name}")
-    plan.check_mapped([*have, *usable], f"DataFrame for {kind.name}")
+    there = list(dict.fromkeys([*have, *usable]))
+    plan.check_columns(there, f"DataFrame for {kind.name}")
+    plan.check_mapped(there, f"DataFrame for {kind.name}")
     plan = plan.reading(tuple(usable))
     shape = {f.name: f.dataType.simpleString() for f in frame.schema.fields}
     floats = {name: kind for name, kind in shape.items() if kind in ("float", "double")}

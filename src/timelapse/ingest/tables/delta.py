@@ -120,5 +120,17 @@ def _opened(where: str, version: int | None, options: tuple[tuple[str, str], ...
         raise unreadable(
             where, error, "deltalake reads no files of tables with such a feature: read it by Spark, or rewrite it (REORG TABLE ... APPLY (PURGE))"
         ) from error  # fmt: skip
-    except (DeltaError, OSError, ValueError, pa.ArrowException) as error:
-        raise unreadable(where, error) from error
+    except (DeltaError, OSError, ValueError, OverflowError, pa.ArrowException) as error:
+        raise unreadable(where, error, "" if version is None else _newest(where, version, options)) from error
+
+
+def _newest(where: str, version: int, options: tuple[tuple[str, str], ...]) -> str:
+    """What to do about a version that a table does not have; empty where that is not what is wrong."""
+    from deltalake import DeltaTable
+    from deltalake.exceptions import DeltaError
+
+    try:
+        newest = DeltaTable(where, storage_options=dict(options) or None).version()
+    except (DeltaError, OSError, ValueError, pa.ArrowException):
+        return ""
+    return "" if 0 <= version <= newest else f"there is no version {version}: the newest is {newest}"
