@@ -100,6 +100,8 @@ class Pending:
     def date(self, event: Event, due: int, now: int, root: int, key: Any) -> None:
         """An event is to happen at a later time. With a key it takes the place of the timer that there is."""
         timer = None if key is None else _timer(type(event), key)
+        if timer is not None:
+            self._take_back((type(event), timer))
         place = Place(due, root, now, self._number(now, root))
         self._store.put(tuple(place), pack(self._numbers[type(event)], timer, event))
         heappush(self._heap, place)
@@ -108,7 +110,9 @@ class Pending:
 
     def disarm(self, event: type[Event], key: Any) -> None:
         """Take back a timer, if it is pending."""
-        timer = (event, _timer(event, key))
+        self._take_back((event, _timer(event, key)))
+
+    def _take_back(self, timer: tuple[type[Event], bytes]) -> None:
         place = self._timers.get(timer)
         if place is not None:
             self._store.drop(tuple(place))

@@ -79,6 +79,8 @@ class SteppingKernel(InterpretedKernel):
             for event in handler.events:
                 self._at_once[event] = (*self._at_once.get(event, ()), handler.function)
         self._by_type = self._at_once  # what derived events are handled by, too
+        self._sent: set[type[Event]] = set()
+        """Types of events that may be sent, as far as it was asked."""
         self._pending: Pending | None = None
         self._root = -1
         if PENDING in work.exact:
@@ -169,9 +171,11 @@ class SteppingKernel(InterpretedKernel):
     def _send(
         self, event: Event, *, after: int | None = None, at: int | None = None, key: Any = None
     ) -> None:
-        cls, now = check_sent(self._spec, event), self._bound.__dict__["now"]
+        cls, now = type(event), self._bound.__dict__["now"]
+        if cls not in self._sent:
+            self._sent.add(check_sent(self._spec, event))
         due = due_at(now, after, at)
-        if key is not None:
+        if key is not None and (due == now or self._pending is None):
             self._cancel(cls, key=key)
         if due == now:
             self._derive(event)
