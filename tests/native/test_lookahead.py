@@ -8,7 +8,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+from tests.native.nodes import nodes
 from timelapse.kernels.native.lowering.lookahead import distance, look_ahead
+from timelapse.kernels.native.lowering.printing import printed
 
 PAIR = """
     x1 = c0[q0]
@@ -51,8 +53,9 @@ LOOP = """
 GROWING = "\n".join(["    x = c0[q0]", *["    x = x * x + x"] * 40, "    r = find1(t0, m0, np.int64(x))"])
 
 
-def _lines(body: str) -> list[str]:
-    return ["        " + line for line in textwrap.dedent(body).strip().splitlines()]
+def ahead(body: str, event: int = 0) -> list[str]:
+    """What is asked for."""
+    return printed(look_ahead(nodes(body), event), 0)
 
 
 @pytest.mark.parametrize("body", [PAIR, OVERFLOWING])
@@ -74,9 +77,12 @@ def test_what_is_asked_for_is_looked_up_later(body: str) -> None:
         "fetch1": lambda t, m, *k: note(asked, t, *k), "fetch2": lambda t, m, *k: note(asked, t, *k),
         "find1": lambda t, m, k: note(looked, t, k), "claim2": lambda t, m, c, i, *k: note(looked, t, *k),
     }  # fmt: skip
-    lines = _lines(body)
     code = "\n".join(
-        ["def go(q0):", *look_ahead(lines, 0, 4), textwrap.indent(textwrap.dedent(body), "    ")]
+        [
+            "def go(q0):",
+            *printed(look_ahead(nodes(body), 0), 1),
+            textwrap.indent(textwrap.dedent(body), "    "),
+        ]
     )
     exec(code, names)
     go: Any = names["go"]
@@ -88,24 +94,24 @@ def test_what_is_asked_for_is_looked_up_later(body: str) -> None:
 
 def test_keys_that_depend_on_states_are_left_out() -> None:
     """And so are variables that were assigned on a way that depends on one, but nothing else."""
-    assert look_ahead(_lines(NESTED), 0, 0)[2:] == [
+    assert ahead(NESTED)[2:] == [
         "    fetch1(t0, m0, np.int64(c0[later]))",
         "    fetch1(t1, m1, np.int64(c1[later] * 2))",
     ]
 
 
 def test_loops_are_not_followed() -> None:
-    assert look_ahead(_lines(LOOP), 0, 0)[2:] == ["    fetch1(t1, m1, np.int64(c1[later]))"]
+    assert ahead(LOOP)[2:] == ["    fetch1(t1, m1, np.int64(c1[later]))"]
 
 
 def test_long_expressions_are_given_up() -> None:
     """Not written out to a size that doubles with each line."""
-    assert look_ahead(_lines(GROWING), 0) == []
+    assert ahead(GROWING) == []
 
 
 def test_other_events_rows_are_not_taken_for_this_ones() -> None:
-    assert look_ahead(["r1 = find1(t0, m0, np.int64(c0[q1]))"], 0) == []
-    assert len(look_ahead(["r1 = find1(t0, m0, np.int64(c0[q1]))"], 1)) == 3
+    assert ahead("r1 = find1(t0, m0, np.int64(c0[q1]))") == []
+    assert len(ahead("r1 = find1(t0, m0, np.int64(c0[q1]))", 1)) == 3
 
 
 def test_the_more_rows_an_event_looks_up_the_nearer_it_is() -> None:

@@ -12,16 +12,18 @@ import numpy as np
 import pytest
 
 import timelapse as tl
+from tests.native.nodes import nodes
 from tests.native.oracle import passes
 from tests.native.test_oracle import PROGRAMS
 from timelapse.kernels.native.lowering.lower import lowered
-from timelapse.kernels.native.lowering.rows import _written, share_rows
+from timelapse.kernels.native.lowering.printing import printed
+from timelapse.kernels.native.lowering.rows import share_rows, written_out
 
 SIZE = 16
 
 
 def shared(text: str) -> str:
-    return "\n".join(share_rows(textwrap.dedent(text).strip().splitlines()))
+    return "\n".join(printed(written_out(share_rows(nodes(text))), 0))
 
 
 def test_what_follows_a_look_up_uses_its_row() -> None:
@@ -161,7 +163,7 @@ def run(lines: list[str], seed: int) -> tuple[Any, ...]:
     functions: dict[str, Callable[..., Any]] = {"find1": find1, "claim1": claim1, "take": take}
     scope: dict[str, Any] = {
         **functions, "t0": tables[0], "t1": tables[1], "m0": 0, "m1": 0, "s1": np.ones(1), "b1": None, "N0": 0, "N1": 1, "counts": counts,
-        "trace": trace, "more": lambda: rng.randrange(8),
+        "trace": trace, "more": lambda: rng.randrange(8), "left": lambda j, u, why: why, "j": 0, "u": 0,
     }  # fmt: skip
     text = "def go(a, b, c):\n" + textwrap.indent("\n".join(lines), "    ")
     exec(text, scope)
@@ -176,8 +178,9 @@ def test_random_code_reads_and_writes_the_same() -> None:
     for seed in range(200):
         writer = Writer(seed)
         writer.block(0, 3)
-        plain = [text for line in writer.lines for text in _written(line)]
-        made = share_rows(writer.lines)
+        text = "\n".join(writer.lines)
+        plain = printed(written_out(nodes(text)), 0)
+        made = printed(written_out(share_rows(nodes(text))), 0)
         changed += made != plain
         for again in range(3):
             assert run(made, again) == run(plain, again), f"seed {seed}"

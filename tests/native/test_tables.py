@@ -11,9 +11,12 @@ from hypothesis import strategies as st
 
 import timelapse as tl
 from tests.depth import deep
+from tests.native.nodes import nodes
 from tests.native.oracle import same
 from timelapse.analysis import PassProgram
+from timelapse.kernels.native.lowering.form import Break
 from timelapse.kernels.native.lowering.idle import without_idle_saves
+from timelapse.kernels.native.lowering.printing import printed
 from timelapse.kernels.native.memory.gathering import effects_of
 from timelapse.kernels.native.memory.layout import BoundedList, layout_of, stored_type
 from timelapse.kernels.native.memory.strings import Interned
@@ -188,11 +191,15 @@ def test_a_delta_on_a_table(name: str, data: st.DataObject) -> None:
 
 def test_the_undo_log_is_kept_where_something_may_leave_after_a_write() -> None:
     """Not after the last exit, unless a loop leads back to it."""
-    save = "u = save(undo, u, 0, t0, r1, 2, 1)  # undo"
-    body = ["    a = 1", f"    {save}", "    if a:", "        return 17", f"    {save}", "    b = 2"]
-    assert without_idle_saves(body) == [*body[:4], "    b = 2"]
-    loop = ["    for i in x:", "        if i:", "            return 17", f"        {save}", f"    {save}"]
-    assert without_idle_saves(loop) == loop[:4]
-    assert without_idle_saves([f"    {save}"]) == []
-    rejecting = [f"    {save}", "    break  # reject"]
+    save = "u = save(undo, u, 0, t0, r1, 2, 1)"
+
+    def kept(text: str) -> list[str]:
+        return printed(without_idle_saves(nodes(text)), 0)
+
+    body = f"a = 1\n{save}\nif a:\n    return 1\n{save}\nb = 2"
+    assert kept(body) == [*printed(nodes(body), 0)[:4], "b = 2"]
+    loop = f"for i in range(9):\n    if i:\n        return 1\n    {save}\n{save}"
+    assert kept(loop) == printed(nodes(loop), 0)[:4]
+    assert kept(save) == []
+    rejecting = [*nodes(save), Break(rejects=True)]
     assert without_idle_saves(rejecting) == rejecting

@@ -4,24 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Any
 
 from timelapse.kernels.native.lowering.comparisons import truth
 from timelapse.kernels.native.lowering.context import Context
-from timelapse.kernels.native.lowering.flow import Join, Level, Line, Moves, is_simple, rendered
+from timelapse.kernels.native.lowering.flow import Join, Level, Moves, is_simple, resolved
+from timelapse.kernels.native.lowering.form import Assign, Break, Do, For, If, Leave, Node, Room, While
 from timelapse.kernels.native.lowering.taking import TakingOut
 from timelapse.kernels.native.lowering.values import NOT_CONSTANT, Env, Refused, Value
-from timelapse.kernels.native.unit import ABROAD, HOPELESS, LEAVE, ROOM, SPENT
+from timelapse.kernels.native.unit import HOPELESS, LEAVE, ROOM, SPENT
 
-MAX_LINES, MAX_INDENT = 3000, 90  # of 100 that Python takes
-
-SPEND = f"return left(j, u, {SPENT})"
-"""Leaves an event that has spent its budget."""
-LEAVE_ALL = f"return left(j, u, {ABROAD})"
-"""Leaves an event that uses a key which is not under its own."""
-GIVE_UP = f"return left(j, u, {HOPELESS})"
-REJECT = "  # reject"
-"""Ends the lines that leave an event's code because it is rejected."""
+MAX_NODES, MAX_DEPTH = 3000, 88  # of 100 blocks that Python takes, some of which are around it
 
 
 class Code:
@@ -30,8 +24,9 @@ class Code:
     def __init__(self, ctx: Context) -> None:
         self._ctx = ctx
         self.taking = TakingOut(ctx, self)
-        self.lines: list[Line] = []
-        self.indent = 3
+        self._open: list[tuple[Node | None, list[Node]]] = [(None, [])]
+        """The statements being written within, and those within each: first all of them."""
+        self._count = 0
         self.levels: list[Level] = []
         """The loops of the generated code that are left by `break`."""
         self.jumps: set[tuple[int, int]] = set()
@@ -42,21 +37,43 @@ class Code:
         self.filled: set[str] = set()
         """What `room_if` asked for in loops."""
 
-    def begin(self, indent: int = 3, *, loops: int = 0) -> None:
+    def begin(self, *, loops: int = 0) -> None:
         """Write something new. Names go on."""
-        self.lines, self.indent, self.levels, self.loops = [], indent, [Level(1)], loops
+        self._open, self._count, self.levels, self.loops = [(None, [])], 0, [Level(1)], loops
 
-    def finished(self) -> list[str]:
+    def finished(self) -> list[Node]:
         """What is written since."""
-        return rendered(self.lines)
+        return resolved(self._open[0][1])
+
+    def mark(self) -> CodeMark:
+        """How far the writing has come."""
+        ends = tuple(len(block) for _, block in self._open)
+        return CodeMark(ends, self._count, len(self.levels), frozenset(self.jumps), self.loops)
+
+    def back(self, mark: CodeMark) -> None:
+        """Forget what was written since."""
+        del self._open[len(mark.ends) :], self.levels[mark.levels :]
+        for (_, block), end in zip(self._open, mark.ends, strict=True):
+            del block[end:]
+        self._count, self.jumps, self.loops = mark.count, set(mark.jumps), mark.loops
 
     # --- statements -------------------------------------------------------------------------------
 
-    def line(self, text: str) -> None:
-        if len(self.lines) >= MAX_LINES or self.indent > MAX_INDENT:
-            how = "long" if self.indent <= MAX_INDENT else "deeply nested"
+    def add(self, node: Node) -> None:
+        """Write a statement."""
+        if self._count >= MAX_NODES or len(self._open) > MAX_DEPTH:
+            how = "long" if len(self._open) <= MAX_DEPTH else "deeply nested"
             raise Refused(f"the handlers are too {how} to be written out", self._ctx.line)
-        self.lines.append("    " * self.indent + text)
+        self._count += 1
+        self._open[-1][1].append(node)
+
+    def assign(self, target: str, code: str, op: str = "=") -> None:
+        """Write to a variable, or to an element of an array."""
+        self.add(Assign(target, code, op))
+
+    def do(self, code: str, *, log: int | None = None) -> None:
+        """Call something. `log`: the state to whose log it adds."""
+        self.add(Do(code, log))
 
     def name(self, stem: str) -> str:
         """A new name."""
@@ -66,32 +83,65 @@ class Code:
     def temp(self, kind: str, code: str) -> Value:
         """Assign to a new variable."""
         name = self.name("x")
-        self.line(f"{name} = {code}")
+        self.assign(name, code)
         return Value(kind, name)
 
     @contextmanager
-    def block(self, head: str) -> Iterator[None]:
-        """Lines written inside stand under `head`."""
-        self.line(head)
-        self.indent += 1
-        yield
-        self.line("pass")
-        self.indent -= 1
+    def when(self, test: str) -> Iterator[None]:
+        """What is written within is done where a test holds."""
+        node = If(test)
+        self.add(node)
+        with self._within(node, node.body):
+            yield
 
-    def nested(self, write: Callable[[], Any]) -> Any:
-        """Write an indented block."""
-        self.indent += 1
-        self.line("pass")
-        result = write()
-        self.indent -= 1
-        return result
+    @contextmanager
+    def otherwise(self, test: str = "") -> Iterator[None]:
+        """What is written within is done where those before it do not hold; where a test is given, only if that holds."""
+        node = self._open[-1][1][-1]
+        assert isinstance(node, If)
+        while node.chained:
+            assert node.orelse is not None
+            (node,) = node.orelse
+            assert isinstance(node, If)
+        body: list[Node] = []
+        node.chained = bool(test)
+        node.orelse = [If(test, body)] if test else body
+        with self._within(node, body):
+            yield
+
+    @contextmanager
+    def repeat(self, test: str) -> Iterator[None]:
+        """What is written within is done while a test holds."""
+        node = While(test)
+        self.add(node)
+        with self._within(node, node.body):
+            yield
+
+    @contextmanager
+    def each(self, counter: str, over: str) -> Iterator[None]:
+        """What is written within is done for each number of a range."""
+        node = For(counter, over)
+        self.add(node)
+        with self._within(node, node.body):
+            yield
+
+    @contextmanager
+    def _within(self, node: Node, body: list[Node]) -> Iterator[None]:
+        self._open.append((node, body))
+        yield
+        self._open.pop()
+
+    @property
+    def in_plain_loop(self) -> bool:
+        """Whether what is written now stands in a loop that is no level of the code."""
+        return any(isinstance(node, For) for node, _ in self._open)
 
     @contextmanager
     def rounds(self, count: str) -> Iterator[str]:
         """Lines written inside run so many times; gives the number of the round."""
         n = self.name("n")
         self.loops += 1
-        with self.block(f"for {n} in range({count}):"):
+        with self.each(n, count):
             yield n
         self.loops -= 1
 
@@ -103,9 +153,8 @@ class Code:
     def round_begins(self) -> None:
         """Count a round of a loop against the event's budget. What is written need not be undone then."""
         self._ctx.unit.loops = True
-        self.line("rounds -= 1")
-        self.line("if rounds < 0:")
-        self.line(f"    {SPEND}")
+        self.assign("rounds", "1", "-=")
+        self.leave_if("rounds < 0", SPENT)
 
     # --- values -----------------------------------------------------------------------------------
 
@@ -117,7 +166,7 @@ class Code:
             items = [self.store(f"{stem}_{i}", item) for i, item in enumerate(value.items)]
             return Value(value.kind, items=tuple(items), cls=value.cls)
         name = f"{stem}_{value.kind}"
-        self.line(f"{name} = {value.code}")
+        self.assign(name, value.code)
         return Value(value.kind, name)
 
     def fixed(self, value: Value) -> Value:
@@ -141,11 +190,11 @@ class Code:
 
     def moves(self, pairs: Sequence[tuple[Join | Value, Value]] = ()) -> Moves:
         """Assignments at this place; to joins, they are registered there."""
-        moves = Moves(self.indent, list(pairs))
+        moves = Moves(list(pairs))
         for target, value in pairs:
             if isinstance(target, Join):
                 target.values.append(value)
-        self.lines.append(moves)
+        self.add(moves)
         return moves
 
     def choose(self, test: str, yes: Callable[[], Value], no: Callable[[], Value]) -> Value:
@@ -153,10 +202,10 @@ class Code:
         if test in ("True", "False"):
             return yes() if test == "True" else no()
         join = Join(self.name("v"))
-        self.line(f"if {test}:")
-        self.nested(lambda: self.moves([(join, yes())]))
-        self.line("else:")
-        self.nested(lambda: self.moves([(join, no())]))
+        with self.when(test):
+            self.moves([(join, yes())])
+        with self.otherwise():
+            self.moves([(join, no())])
         return self.joined(join, "a choice between")
 
     def joined(self, join: Join, what: str) -> Value:
@@ -202,48 +251,49 @@ class Code:
             raise Refused("loops and calls are nested too deeply", self._ctx.line)
         level = Level(len(self.levels) + 1, user=user)
         self.levels.append(level)
-        self.line("while True:")
-        self.indent += 1
+        loop = While("True")
+        self.add(loop)
+        self._open.append((loop, loop.body))
         return level
 
     def close(self, level: Level) -> None:
         """End a loop; jumps out of it to an outer one go on."""
         assert self.levels.pop() is level
-        self.indent -= 1
+        self._open.pop()
         crossing = {pair for pair in self.jumps if pair[0] == level.number}
         if crossing:
             outer = level.number - 1
             self.jumps -= crossing
             targets = {target for _, target in crossing}
-            self.line("if jump != 0:")
-            if outer in targets:
-                self.line(f"    if jump == {outer}:")
-                self.line("        jump = 0")
-            self.line("    break")
+            with self.when("jump != 0"):
+                if outer in targets:
+                    with self.when(f"jump == {outer}"):
+                        self.assign("jump", "0")
+                self.add(Break())
             self.jumps |= {(outer, target) for target in targets if target < outer}
 
-    def jump_behind(self, level: Level, remark: str = "") -> None:
+    def jump_behind(self, level: Level, *, rejects: bool = False) -> None:
         """Jump behind a loop that is being written."""
         inner = self.levels[-1]
         if inner is not level:
-            self.line(f"jump = {level.number}")
+            self.assign("jump", str(level.number))
             self.jumps.add((inner.number, level.number))
-        self.line(f"break{remark}")
+        self.add(Break(rejects))
 
     def reject(self) -> None:
         """Jump to where what the event did is undone."""
-        self.jump_behind(self.levels[0], REJECT)
+        self.jump_behind(self.levels[0], rejects=True)
 
     # --- leaving ----------------------------------------------------------------------------------
 
     def leave(self, reason: int = LEAVE) -> None:
         """Leave the function: Python handles this event, if nothing else is said."""
-        self.line(f"return left(j, u, {reason})")
+        self.add(Leave(reason))
 
     def leave_if(self, condition: str, reason: int) -> None:
         """Leave for a reason where the condition holds."""
-        self.line(f"if {condition}:")
-        self.line(f"    return left(j, u, {reason})")
+        with self.when(condition):
+            self.leave(reason)
 
     def exit_if(self, condition: str) -> None:
         """Python handles this event where the condition holds: what it wrote is undone, and it starts again there."""
@@ -260,12 +310,23 @@ class Code:
         """Where the condition holds, the whole pass has to run as Python."""
         self.leave_if(condition, HOPELESS)
 
-    def room_if(self, condition: str) -> None:
-        """A buffer is full: the event starts again when there is room.
+    def room_if(self, condition: str, *, where: str = "") -> None:
+        """A buffer is full: the event starts again when there is room. `where`: only then it matters.
 
         There is always room where nothing fills the buffer in a loop (see `Unit`); then this is taken
         out again. A loop may leave none for what comes after it.
         """
         if self.loops:
-            self.filled.add(condition.rpartition(" and ")[2])
-        self.leave_if(condition, ROOM)
+            self.filled.add(condition)
+        self.add(Room(condition, where, ROOM))
+
+
+@dataclass(frozen=True)
+class CodeMark:
+    """How far the writing of code had come."""
+
+    ends: tuple[int, ...]
+    count: int
+    levels: int
+    jumps: frozenset[tuple[int, int]]
+    loops: int

@@ -58,11 +58,11 @@ class Emits:
         number = len(self._ctx.rejections)
         names = [f"j{number}_{i}" for i in range(len(codes))]
         for name, code in zip(names, codes, strict=True):
-            self._code.line(f"{name} = {code}")
+            self._code.assign(name, code)
         self._ctx.rejections.append(Rejected(self._ctx.event, cls, names))
-        self._code.line(f"rejected = {number + 1}")
-        self._code.line(f"handler = {self._ctx.handler}")
-        self._code.line(f"reason = {reason}")
+        self._code.assign("rejected", f"{number + 1}")
+        self._code.assign("handler", f"{self._ctx.handler}")
+        self._code.assign("reason", reason)
         self._code.reject()
 
     def is_made(self, node: ast.expr, env: Env, frame: Frame, base: type[Record | Event] = Record) -> bool:
@@ -131,13 +131,13 @@ class Emits:
         arrays = [*(name for name, _ in record_columns(cls)), "place"]
         self._code.room_if(f"emitted[{i}] >= o{i}_{arrays[0]}.shape[0]")
         row = self._code.name("n")
-        self._code.line(f"{row} = emitted[{i}]")
+        self._code.assign(row, f"emitted[{i}]")
         for (column, _), code in zip(record_columns(cls), codes, strict=True):
-            self._code.line(f"o{i}_{column}[{row}] = {code}")
+            self._code.assign(f"o{i}_{column}[{row}]", code)
         if not cls.__reads__:  # those are no outputs: their row is their place
-            self._code.line(f"o{i}_place[{row}, 0] = {self._ctx.now}")
-            self._code.line(f"o{i}_place[{row}, 1] = {self._ctx.root}")
+            self._code.assign(f"o{i}_place[{row}, 0]", f"{self._ctx.now}")
+            self._code.assign(f"o{i}_place[{row}, 1]", f"{self._ctx.root}")
             ordinal = f"ordinal + {LATER}" if e in unit.later else "ordinal"
-            self._code.line(f"o{i}_place[{row}, 2] = {ordinal}")
-            self._code.line("ordinal += 1")
-        self._code.line(f"emitted[{i}] = {row} + 1")
+            self._code.assign(f"o{i}_place[{row}, 2]", ordinal)
+            self._code.assign("ordinal", "1", "+=")
+        self._code.assign(f"emitted[{i}]", f"{row} + 1")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import types
 from collections.abc import Callable, Sequence
+from contextlib import ExitStack
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -15,6 +16,7 @@ from timelapse.kernels.native.lowering.comparisons import compared, equal, prese
 from timelapse.kernels.native.lowering.context import Context, Frame
 from timelapse.kernels.native.lowering.fields import Fields, is_event
 from timelapse.kernels.native.lowering.flow import Join
+from timelapse.kernels.native.lowering.form import Break
 from timelapse.kernels.native.lowering.numbers import arithmetic, inverted, negated
 from timelapse.kernels.native.lowering.stateful import States, is_self
 from timelapse.kernels.native.lowering.trying import Trial
@@ -201,27 +203,22 @@ class Expressions:
         """`and`, `or`; `tests`: only the truth of the result matters."""
         self._no_names(*values[1:])
         join = Join(self._code.name("v"))
-        depth = 0
-        for place, node in enumerate(values):
-            if tests:
-                value = self._code.condition(self.test(node, env, frame))
-            else:
-                value = self._code.fixed(self.expr(node, env, frame))
-            test = self._code.truth(value)
-            last = place == len(values) - 1
-            if last or test == str(not both):
-                self._code.moves([(join, value)])
-                break
-            if test == str(both):
-                continue
-            self._code.line(f"if {f'not {test}' if both else test}:")
-            decided = value if both else _held(value)
-            self._code.nested(lambda v=decided: self._code.moves([(join, v)]))  # type: ignore[misc]
-            self._code.line("else:")
-            self._code.indent += 1
-            self._code.line("pass")
-            depth += 1
-        self._code.indent -= depth
+        with ExitStack() as within:
+            for place, node in enumerate(values):
+                if tests:
+                    value = self._code.condition(self.test(node, env, frame))
+                else:
+                    value = self._code.fixed(self.expr(node, env, frame))
+                test = self._code.truth(value)
+                last = place == len(values) - 1
+                if last or test == str(not both):
+                    self._code.moves([(join, value)])
+                    break
+                if test == str(both):
+                    continue
+                with self._code.when(f"not {test}" if both else test):
+                    self._code.moves([(join, value if both else _held(value))])
+                within.enter_context(self._code.otherwise())
         return self._code.joined(join, f"`{'and' if both else 'or'}` of")
 
     def _comparison(self, node: ast.Compare, env: Env, frame: Frame) -> Value:
@@ -233,21 +230,19 @@ class Expressions:
                 self._one_comparison(node.ops[0], left, node.comparators[0], env, frame)[0]
             )
         join = Join(self._code.name("v"))
-        for place, (op, right) in enumerate(zip(node.ops, node.comparators, strict=True)):
-            code, value = self._one_comparison(op, left, right, env, frame)
-            result = self._code.condition(code)
-            if place == last:
-                self._code.moves([(join, result)])
-                break
-            if value is None:
-                raise Refused("a chain of comparisons with `in`", self._ctx.line)
-            self._code.line(f"if not {result.code}:")
-            self._code.nested(lambda: self._code.moves([(join, self._ctx.const(False))]))
-            self._code.line("else:")
-            self._code.indent += 1
-            self._code.line("pass")
-            left = value
-        self._code.indent -= last
+        with ExitStack() as within:
+            for place, (op, right) in enumerate(zip(node.ops, node.comparators, strict=True)):
+                code, value = self._one_comparison(op, left, right, env, frame)
+                result = self._code.condition(code)
+                if place == last:
+                    self._code.moves([(join, result)])
+                    break
+                if value is None:
+                    raise Refused("a chain of comparisons with `in`", self._ctx.line)
+                with self._code.when(f"not {result.code}"):
+                    self._code.moves([(join, self._ctx.const(False))])
+                within.enter_context(self._code.otherwise())
+                left = value
         return self._code.joined(join, "a comparison of")
 
     def _one_comparison(
@@ -304,12 +299,14 @@ class Expressions:
             raise Refused(f"`in` of {value.text}", self._ctx.line)
         found = self._code.name("among")
         place = self._code.name("i")
-        self._code.line(f"{found} = False")
-        self._code.line(f"for {place} in range({start.code}, {stop.code}):")
+        self._code.assign(found, "False")
         item = Value(element.kind, f"{value.code}[{place}]")
-        self._code.line(f"    if {equal(self._code, left, item)}:")
-        self._code.line(f"        {found} = True")
-        self._code.line("        break")
+        with (
+            self._code.each(place, f"{start.code}, {stop.code}"),
+            self._code.when(equal(self._code, left, item)),
+        ):
+            self._code.assign(found, "True")
+            self._code.add(Break())
         return found
 
     def _attribute(self, node: ast.Attribute, env: Env, frame: Frame) -> Value:

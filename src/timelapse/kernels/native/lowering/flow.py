@@ -1,8 +1,8 @@
-"""Lines of generated code, and variables that take their value on each of several ways.
+"""Variables that take their value on each of several ways.
 
 Every operand is a name that is assigned once on each way (but for what loops carry), so operands can
 be repeated and kept. Where ways join, a `Join` collects what each of them brings; its variables are
-named when all are known, and `Moves` in the text become assignments to them.
+named when all are known, and `Moves` in the code become assignments to them.
 """
 
 from __future__ import annotations
@@ -11,10 +11,9 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+from timelapse.kernels.native.lowering.form import Assign, Node, names_in
 from timelapse.kernels.native.lowering.values import NOT_CONSTANT, Env, Value, common, fitted
 from timelapse.model.events import Record
-
-_WORD = re.compile(r"[A-Za-z_]\w*")
 
 
 class Join:
@@ -38,14 +37,14 @@ class Join:
         return self.found
 
 
-@dataclass
-class Moves:
+@dataclass(eq=False)
+class Moves(Node):
     """Assignments of values to joins, or to variables, all at once."""
 
-    indent: int
     pairs: list[tuple[Join | Value, Value]] = field(default_factory=list)
 
-    def lines(self) -> list[str]:
+    def resolved(self) -> list[Node]:
+        """The assignments, when all joins are finished."""
         assigned: list[tuple[str, str]] = []
         for target, value in self.pairs:
             shape = target.found if isinstance(target, Join) else target
@@ -53,18 +52,20 @@ class Moves:
                 words = zip(shape.words, fitted(value, shape).words, strict=True)
                 assigned += [(name, code) for name, code in words if name != code]
         targets = {name for name, _ in assigned}
-        if len(assigned) > 1 and any(targets & set(_WORD.findall(code)) for _, code in assigned):
+        if len(assigned) > 1 and any(targets & names_in(code) for _, code in assigned):
             copies = [(f"{name}_new", code) for name, code in assigned]
             assigned = [*copies, *((name, new) for (name, _), (new, _) in zip(assigned, copies, strict=True))]
-        return ["    " * self.indent + f"{name} = {code}" for name, code in assigned]
+        return [Assign(name, code) for name, code in assigned]
 
 
-Line = str | Moves
-
-
-def rendered(lines: Sequence[Line]) -> list[str]:
-    """The text, when all joins are finished."""
-    return [text for line in lines for text in ([line] if isinstance(line, str) else line.lines())]
+def resolved(body: Sequence[Node]) -> list[Node]:
+    """Statements with assignments for the moves, when all joins are finished."""
+    found: list[Node] = []
+    for node in body:
+        for block in node.blocks:
+            block[:] = resolved(block)
+        found += node.resolved() if isinstance(node, Moves) else [node]
+    return found
 
 
 def variables(shape: Value, stem: str) -> Value:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from timelapse.kernels.native.lowering.code import Code
 from timelapse.kernels.native.lowering.comparisons import equal, present
 from timelapse.kernels.native.lowering.context import Context, Frame
+from timelapse.kernels.native.lowering.form import Break
 from timelapse.kernels.native.lowering.numbers import is_decimal
 from timelapse.kernels.native.lowering.trying import Trial
 from timelapse.kernels.native.lowering.values import Env, Refused, Value, decimal_kind
@@ -59,16 +60,16 @@ class Folds:
         """How many different values a list has."""
         start, stop, element = value.items
         count, i, j, seen = (self._code.name(stem) for stem in ("x", "i", "j", "among"))
-        self._code.line(f"{count} = 0")
-        with self._code.block(f"for {i} in range({start.code}, {stop.code}):"):
-            self._code.line(f"{seen} = False")
-            with self._code.block(f"for {j} in range({start.code}, {i}):"):
+        self._code.assign(count, "0")
+        with self._code.each(i, f"{start.code}, {stop.code}"):
+            self._code.assign(seen, "False")
+            with self._code.each(j, f"{start.code}, {i}"):
                 one, other = (Value(element.kind, f"{value.code}[{place}]") for place in (i, j))
-                with self._code.block(f"if {equal(self._code, one, other)}:"):
-                    self._code.line(f"{seen} = True")
-                    self._code.line("break")
-            with self._code.block(f"if not {seen}:"):
-                self._code.line(f"{count} += 1")
+                with self._code.when(equal(self._code, one, other)):
+                    self._code.assign(seen, "True")
+                    self._code.add(Break())
+            with self._code.when(f"not {seen}"):
+                self._code.assign(count, "1", "+=")
         return Value("int", count)
 
     def _looped(

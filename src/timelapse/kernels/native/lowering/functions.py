@@ -18,7 +18,13 @@ from timelapse.kernels.native.lowering.numbers import (
     extreme,
     is_decimal,
 )
-from timelapse.kernels.native.lowering.values import Refused, Value, constant, decimal_kind
+from timelapse.kernels.native.lowering.values import (
+    Refused,
+    Value,
+    constant,
+    decimal_kind,
+    whole,
+)
 
 _INT_RANGE = "-9.2e18 < {x} < 9.2e18"
 _DOMAINS: dict[Any, str] = {
@@ -46,7 +52,7 @@ def builtin(
         return Value("bool", code, const=known[code]) if code in known else out.temp("bool", code)
     if found is len and len(args) == 1 and (counted := present(out, args[0])).kind in ("tuple", "list"):
         if counted.kind == "tuple":
-            return Value("int", f"({len(counted.items)})", const=len(counted.items))
+            return whole(len(counted.items))
         return out.temp("int", f"{counted.items[1].code} - {counted.items[0].code}")
     if (
         found in (min, max)
@@ -114,7 +120,7 @@ def _is_number(value: Value) -> bool:
 def _sum(out: Writer, items: Sequence[Value]) -> Value:
     if any(i.kind == "float" for i in items):
         raise Refused("sum of floats")  # it starts from the integer 0
-    total = Value("int", "0", const=0)
+    total = whole(0)
     for item in items:
         total = arithmetic(out, ast.Add(), total, item)
     return total

@@ -1,52 +1,42 @@
-"""Lines of an event's code that nothing can need."""
+"""Statements of an event's code that nothing can need are taken out."""
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 
-from timelapse.kernels.native.lowering.code import LEAVE_ALL, REJECT, SPEND
-from timelapse.kernels.native.lowering.states.base import UNDO
-from timelapse.kernels.native.unit import ROOM
+from timelapse.kernels.native.lowering.form import For, Node, Room, Save, While, is_exit, leaves, walk
 
 
-def without_idle_room(body: list[str], filled: Collection[str]) -> list[str]:
-    """An event's code without the questions for room that have one answer. `filled`: those that are asked in loops."""
-    kept: list[str] = []
-    for line in body:
-        if line.endswith(f"return left(j, u, {ROOM})") and _asked(kept[-1]) not in filled:
-            kept.pop()
-        else:
-            kept.append(line)
-    return kept
+def without_idle_room(body: Sequence[Node], filled: Collection[str]) -> list[Node]:
+    """Without the questions for room that have one answer. `filled`: what is asked for in loops."""
+    for node in body:
+        for block in node.blocks:
+            block[:] = without_idle_room(block, filled)
+    return [node for node in body if not isinstance(node, Room) or node.asked in filled]
 
 
-def _asked(line: str) -> str:
-    """What an `if` for room asks for."""
-    return line.strip()[3:-1].rpartition(" and ")[2]
+def may_leave(body: Sequence[Node], filled: Collection[str]) -> bool:
+    """Whether code leaves the event so that what it wrote is undone, once idle questions for room are out of it."""
+    return any(is_exit(node) and (not isinstance(node, Room) or node.asked in filled) for node in walk(body))
 
 
-def without_idle_saves(body: list[str], *, more: bool = False) -> list[str]:
-    """An event's code without the undo entries that nothing can need: no exit comes after them.
+def without_idle_saves(body: Sequence[Node], *, more: bool = False) -> list[Node]:
+    """Without the undo entries that nothing can need: no exit comes after them.
 
     Code after an exit inside of the same loop may have run before it. `more`: exits may come after all of it.
     """
-    if more:
-        return body
-    exits = [n for n, line in enumerate(body) if is_exit(line)]
-    last = max(exits, default=-1)
-    if last >= 0:
-        loops = [n for n, line in enumerate(body[:last]) if line.lstrip().startswith(("for ", "while "))]
-        for start in loops:
-            depth = len(body[start]) - len(body[start].lstrip())
-            end = next(
-                (n for n in range(start + 1, len(body)) if len(body[n]) - len(body[n].lstrip()) <= depth),
-                len(body),
-            )
-            last = max(last, end) if end > last else last
-    return [line for n, line in enumerate(body) if n < last or not line.endswith(UNDO)]
+    return list(body) if more else _until_exit(body, needed=False)[0]
 
 
-def is_exit(line: str) -> bool:
-    """Whether a line leaves an event so that what it wrote is undone."""
-    found = line.lstrip()
-    return (found.startswith("return ") and found not in (SPEND, LEAVE_ALL)) or line.endswith(REJECT)
+def _until_exit(body: Sequence[Node], *, needed: bool) -> tuple[list[Node], bool]:
+    """Statements, from the last to the first, and whether an exit comes after what stands before them."""
+    kept: list[Node] = []
+    for node in reversed(body):
+        if isinstance(node, While | For) and leaves(node.blocks[0]):
+            needed = True
+        for block in reversed(node.blocks):
+            block[:], needed = _until_exit(block, needed=needed)
+        needed = needed or is_exit(node)
+        if needed or not isinstance(node, Save):
+            kept.append(node)
+    return kept[::-1], needed

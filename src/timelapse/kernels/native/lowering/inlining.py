@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from timelapse.analysis.result import PassHandler
 from timelapse.kernels.native.lowering.code import Code
 from timelapse.kernels.native.lowering.context import Context, Frame
+from timelapse.kernels.native.lowering.form import Break
 from timelapse.kernels.native.lowering.scopes import returns_in_place
 from timelapse.kernels.native.lowering.values import NONE, Env, Refused, Value
 from timelapse.model.source import function_source
@@ -54,7 +55,7 @@ class Functions:
             self._code.moves([(frame.result, NONE)])
         if frame.level is not None:
             if left is not None:
-                self._code.line("break")
+                self._code.add(Break())
             self._code.close(frame.level)
         self._ctx.stack.pop()
         self._ctx.line, self._ctx.file = outer

@@ -110,10 +110,10 @@ class Iteration:
             given = f"listed, {first.code}, {count.code}, {most[0].code}, N{width}, {text}"
             count = self._code.temp("int", f"largest({given})")
         else:
-            self._code.line(
+            self._code.do(
                 f"in_order(listed, {first.code}, {count.code}, N{width}, N{texts}, N0, starts, spelt)"
             )
-        self._code.line(f"listing = {first.code} + {count.code}")
+        self._code.assign("listing", f"{first.code} + {count.code}")
         words = width + state.listed_words
         self._ctx.unit.lists = max(self._ctx.unit.lists, words)
 
@@ -136,7 +136,7 @@ class Iteration:
             return []
         first, count = found
         texts = sum(1 << place for place, kind in enumerate(kinds) if kind in ("str", "bytes"))
-        self._code.line(f"in_order(listed, {first}, {count}, N{len(kinds)}, N{texts}, N0, starts, spelt)")
+        self._code.do(f"in_order(listed, {first}, {count}, N{len(kinds)}, N{texts}, N0, starts, spelt)")
         self._states.listing = self._code.temp("int", f"{first} + {count}").code
 
         def item(i: Value) -> Value:

@@ -10,15 +10,28 @@ from __future__ import annotations
 import ast
 import copy
 import re
-import textwrap
 from collections.abc import Iterable, Sequence
+
+from timelapse.kernels.native.lowering.form import (
+    Assign,
+    Break,
+    Continue,
+    Do,
+    If,
+    Leave,
+    Look,
+    Node,
+    Return,
+    assigned_in,
+    parsed,
+)
+from timelapse.kernels.native.lowering.wide import WIDTHS
 
 _ROWS, _LEAST = 16, 3
 """About so many rows are on their way at a time, and of so many events of the same type ahead at least. On large tables that takes
 half the time that none takes; with one look-up per event 16 events ahead take a quarter less than three."""
-_LOOKUP = re.compile(r"(?:find|claim)([123])$")
 _NUMBERS = {"int64", "uint64", "float64"}
-_KNOWN = re.compile(r"(p_\w+|ONE|N\d+|INT64_MIN)$")
+_KNOWN = re.compile(r"(p_\w+|ONE|[NM]\d+|INT64_MIN)$")
 _PLAIN = (
     ast.Add,
     ast.Sub,
@@ -38,23 +51,22 @@ def distance(fetches: int) -> int:
     return max(_LEAST, _ROWS // fetches)
 
 
-def look_ahead(body: Sequence[str], event: int, indent: int = 12, *, shared: bool = False) -> list[str]:
-    """Lines to stand before an event type's body, which ask for the rows of a later event of this type.
+def look_ahead(body: Sequence[Node], event: int, *, shared: bool = False) -> list[Node]:
+    """Statements to stand before an event type's body, which ask for the rows of a later event of this type.
 
     `shared`: of one that is this worker's, which is only known if it is of this type.
     """
     finder = _Finder(f"q{event}")
-    finder.block(ast.parse(textwrap.dedent("\n".join(body))).body, {})
-    if not finder.found:
+    finder.block(body, {})
+    fetches: list[Node] = [Do(text) for text in list(finder.found)[:_MOST_KEYS]]
+    if not fetches:
         return []
-    fetches = [f"    {text}" for text in list(finder.found)[:_MOST_KEYS]]
     ahead = distance(len(fetches))
     if shared:
         soon = f"turn + {ahead} < turns and kind[mine[turn + {ahead}, 0]] == {event}"
-        lines = [f"if {soon}:", f"    later = np.uint64(mine[turn + {ahead}, 1])", *fetches]
-    else:
-        lines = [f"later = q{event} + np.uint64({ahead})", f"if later < np.uint64(len(ts{event})):", *fetches]
-    return [" " * indent + line for line in lines]
+        return [If(soon, [Assign("later", f"np.uint64(mine[turn + {ahead}, 1])"), *fetches])]
+    later = Assign("later", f"q{event} + np.uint64({ahead})")
+    return [later, If(f"later < np.uint64(len(ts{event}))", fetches)]
 
 
 class _Finder:
@@ -64,38 +76,35 @@ class _Finder:
         self._row = row
         self.found: dict[str, None] = {}
 
-    def block(self, body: Iterable[ast.stmt], env: Env) -> Env | None:
+    def block(self, body: Iterable[Node], env: Env) -> Env | None:
         """What is known after these statements; None where they never end."""
-        for statement in body:
-            match statement:
-                case ast.Assign(targets=[ast.Name(id=name)], value=value):
-                    self._lookups(value, env)
-                    known = self._value(value, env)
+        for node in body:
+            match node:
+                case Look():
+                    self._look(node, env)
+                    env.pop(node.row, None)
+                case Assign(target=name, code=code, op="=") if node.assigned:
+                    known = self._value(parsed(code), env)
                     env.pop(name, None)
                     if known is not None:
                         env[name] = known
-                case ast.If(test=test, body=yes, orelse=no):
-                    self._lookups(test, env)
-                    merged = self._branches(test, yes, no, env)
+                case If():
+                    merged = self._branches(node, env)
                     if merged is None:
                         return None
                     env = merged
-                case ast.Return() | ast.Break() | ast.Continue() | ast.Raise():
+                case Leave() | Return() | Break() | Continue():
                     return None
-                case ast.Expr(value=value):
-                    self._lookups(value, env)
-                case ast.Pass():
-                    pass
                 case _:  # loops and whatever else: what they assign is not known, nor what they look up
-                    for name in _assigned(statement):
+                    for name in assigned_in([node]):
                         env.pop(name, None)
         return env
 
-    def _branches(self, test: ast.expr, yes: list[ast.stmt], no: list[ast.stmt], env: Env) -> Env | None:
-        a, b = self.block(yes, dict(env)), self.block(no, dict(env))
+    def _branches(self, node: If, env: Env) -> Env | None:
+        a, b = self.block(node.body, dict(env)), self.block(node.orelse or [], dict(env))
         if a is None or b is None:
             return a if b is None else b
-        condition = self._value(test, env)
+        condition = self._value(parsed(node.test), env)
         merged = {}
         for name in a.keys() & b.keys():
             if a[name] is b[name]:
@@ -106,20 +115,14 @@ class _Finder:
                     merged[name] = choice
         return {name: merged[name] for name in sorted(merged)}
 
-    def _lookups(self, node: ast.expr, env: Env) -> None:
-        """Note the look-ups in an expression whose keys are known."""
-        for call in ast.walk(node):
-            if not (isinstance(call, ast.Call) and isinstance(call.func, ast.Name)):
-                continue
-            named = _LOOKUP.match(call.func.id)
-            if named is None:
-                continue
-            width = int(named[1])
-            keys = [self._value(key, env) for key in call.args[-width:]]
-            if all(key is not None for key in keys):
-                words = ", ".join(ast.unparse(key) for key in keys if key is not None)
-                table, mask = ast.unparse(call.args[0]), ast.unparse(call.args[1])
-                self.found.setdefault(f"fetch{width}({table}, {mask}, {words})")
+    def _look(self, look: Look, env: Env) -> None:
+        """Note a look-up whose key is known."""
+        if len(look.key) > WIDTHS:
+            return
+        keys = [self._value(parsed(word), env) for word in look.key]
+        if all(key is not None for key in keys):
+            words = ", ".join(ast.unparse(key) for key in keys if key is not None)
+            self.found.setdefault(f"fetch{len(keys)}(t{look.table}, m{look.table}, {words})")
 
     def _value(self, node: ast.expr, env: Env) -> ast.expr | None:
         """The expression for the later event in terms of columns and parameters, or None."""
@@ -156,10 +159,6 @@ class _Finder:
                 continue
             setattr(made, field, new)
         return made
-
-
-def _assigned(node: ast.stmt) -> set[str]:
-    return {n.id for n in ast.walk(node) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)}
 
 
 def _small(node: ast.expr) -> bool:

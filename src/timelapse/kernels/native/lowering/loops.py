@@ -9,11 +9,19 @@ from typing import TYPE_CHECKING
 from timelapse.kernels.native.lowering.code import Code
 from timelapse.kernels.native.lowering.context import Context, Frame
 from timelapse.kernels.native.lowering.flow import Join, Level, Widened, variables
+from timelapse.kernels.native.lowering.form import Break, Continue
 from timelapse.kernels.native.lowering.iteration import Rounds
 from timelapse.kernels.native.lowering.scopes import assigned
 from timelapse.kernels.native.lowering.stateful import States
 from timelapse.kernels.native.lowering.trying import Trial
-from timelapse.kernels.native.lowering.values import Bound, Env, Refused, Value, common
+from timelapse.kernels.native.lowering.values import (
+    Bound,
+    Env,
+    Refused,
+    Value,
+    common,
+    whole,
+)
 
 if TYPE_CHECKING:
     from timelapse.kernels.native.lowering.rules import Rules
@@ -52,7 +60,7 @@ class Loops:
     def _counted(self, node: ast.For, rounds: Rounds, env: Env, frame: Frame) -> Env | None:
         """A loop whose number of rounds is known where it begins."""
         counter = self._code.name(".n")
-        env = {**env, counter: Value("int", "0", const=0)}
+        env = {**env, counter: whole(0)}
 
         def place(inner: Env) -> Value:
             found = inner[counter]
@@ -112,8 +120,8 @@ class Loops:
         inner: Env = dict(env) | level.carried
         test = head(inner)
         if test != "True":
-            self._code.line(f"if not {test}:")
-            self._code.nested(lambda: self._else(level, node.orelse, dict(inner), frame))
+            with self._code.when(f"not {test}"):
+                self._else(level, node.orelse, dict(inner), frame)
         self._code.round_begins()
         bind(inner)
         left = self._rules.block(node.body, inner, frame)
@@ -170,7 +178,7 @@ class Loops:
         self._carry(level, env)
         inner = self._code.levels[-1]
         if inner is level:
-            self._code.line("continue")
+            self._code.add(Continue())
             return
         raise Refused("`continue` in this place", self._ctx.line)
 
@@ -194,7 +202,7 @@ class Loops:
             left = self._rules.block(node.body, left, frame)
             if left is not None:
                 self._out(level.again, left)
-                self._code.line("break")
+                self._code.add(Break())
             self._code.close(level.again)
             left = self._code.met(level.again.outs)
         level.again, level.user = None, False
@@ -202,7 +210,7 @@ class Loops:
             left = self._rules.block(node.orelse, left, frame)
         if left is not None:
             self._out(level, left)
-            self._code.line("break")
+            self._code.add(Break())
         self._code.close(level)
         return self._code.met(level.outs)
 

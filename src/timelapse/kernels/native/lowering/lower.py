@@ -9,25 +9,37 @@ A slice's events come as columns per type and as one array that tells each event
 
 from __future__ import annotations
 
-import re
 from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
 
 from timelapse.analysis.result import PassHandler, PassProgram
 from timelapse.kernels.native.lowering.code import Code
 from timelapse.kernels.native.lowering.context import Context
 from timelapse.kernels.native.lowering.events import events_of
+from timelapse.kernels.native.lowering.form import (
+    Assign,
+    Break,
+    Do,
+    If,
+    Keep,
+    Look,
+    Node,
+    Occupy,
+    Save,
+    While,
+    walk,
+    with_jumps,
+)
 from timelapse.kernels.native.lowering.grouping import together
-from timelapse.kernels.native.lowering.idle import is_exit, without_idle_room, without_idle_saves
-from timelapse.kernels.native.lowering.lookahead import look_ahead
+from timelapse.kernels.native.lowering.idle import may_leave
 from timelapse.kernels.native.lowering.owners import Owners
-from timelapse.kernels.native.lowering.rejecting import Rejecting
-from timelapse.kernels.native.lowering.rows import share_rows
+from timelapse.kernels.native.lowering.passes import SHORTER, WRITTEN, About, through
+from timelapse.kernels.native.lowering.rejecting import Rejecting, by_type
 from timelapse.kernels.native.lowering.rules import Rules
 from timelapse.kernels.native.lowering.sending import Derived
 from timelapse.kernels.native.lowering.slides import Slides
 from timelapse.kernels.native.lowering.source import source_of
 from timelapse.kernels.native.lowering.stateful import States
-from timelapse.kernels.native.lowering.states.base import UNDO
 from timelapse.kernels.native.lowering.states.counter import CounterCode
 from timelapse.kernels.native.lowering.trying import Trial
 from timelapse.kernels.native.lowering.values import EventRef, ReadsAll, Refused, SelfRef
@@ -35,10 +47,6 @@ from timelapse.kernels.native.unit import TAKES, Unit
 from timelapse.kernels.native.windows import KEPT, USED
 from timelapse.kinds.grouped import Grouped
 from timelapse.model.program import Program, spec_of
-
-_NOTED = re.compile(r"^\s*(?:push|stamp|enqueue|empty)\(w(\d+),")
-_KEEPS = " keep(kept, "
-_COLUMN = re.compile(r"\bcol(\d+)\b")
 
 
 def lowered(program: Program, work: PassProgram, *, final: bool) -> Unit:
@@ -91,11 +99,11 @@ class Lowering:
         self._slides = Slides(self._ctx, self._code)
         self._rejecting = Rejecting(self._ctx, self._code, self._states, self._rules)
         self._ticks_apart = ticks_apart
-        self._heads: list[list[str]] = []
+        self._heads: list[list[Node]] = []
         """For each type of event the code that finds its key, where events are shared out."""
-        self._bodies: list[list[str]] = []
+        self._bodies: list[list[Node]] = []
         """The code of each type of event."""
-        self._following: list[list[str]] = []
+        self._following: list[list[Node]] = []
         """The code of each type of event that is sent."""
 
     @property
@@ -125,7 +133,7 @@ class Lowering:
             if refusal is not None:
                 refusals.append(refusal)
                 unit.left[event.__name__] = refusal.reason
-            self._bodies.append(_with_jumps(self._code.finished() or ["            pass"]))
+            self._bodies.append(with_jumps(self._code.finished()))
         self._following = self._derived.write(own[0], self._handler) if self._ctx.sent else []
         if refusals and not self._has_tables():
             raise refusals[0]
@@ -202,79 +210,59 @@ class Lowering:
 
     def finish(self) -> Unit:
         """Put the function together."""
-        unit = self.unit
-        columns = _used_columns(unit, [*self._heads, *self._bodies])
-        heads, bodies = columns[: len(self._heads)], columns[len(self._heads) :]
-        following = [without_idle_room(body, self._code.filled) for body in self._following]
-        bodies = [without_idle_room(body, self._code.filled) for body in bodies]
-        leaves = any(is_exit(line) for body in following for line in body)
-        following = [share_rows(without_idle_saves(body, more=leaves)) for body in following]
-        bodies = [share_rows(without_idle_saves(body, more=leaves)) for body in bodies]
-        written = [*bodies, *following]
-        _count_rows(unit, written)
-        unit.undo = max((sum(line.endswith(UNDO) for line in body) for body in written), default=0)
-        if self._ctx.keeps:
-            unit.keeps = max((sum(_KEEPS in line for line in body) for body in written), default=0)
+        unit, filled = self.unit, frozenset(self._code.filled)
+        after = About(filled, exits_follow=any(may_leave(body, filled) for body in self._following))
+        of_log = [replace(after, ahead=i, shared=unit.shared) for i in range(len(unit.events))]
+        following = [through(SHORTER, body, after) for body in self._following]
+        bodies = [through(SHORTER, body, about) for body, about in zip(self._bodies, of_log, strict=True)]
+        self._count([*bodies, *following])
         unit.rejects = bool(self._ctx.rejections)
         unit.takes = bool(unit.raising) or (self._ctx.work.takes_out and bool(unit.later))
-        bodies = [
-            [*look_ahead(body, i, shared=unit.shared), *self._slides.before(i), *body]
-            for i, body in enumerate(bodies)
-        ]
+        following = [through(WRITTEN, body, after) for body in following]
+        bodies = [[*self._slides.before(i), *body] for i, body in enumerate(bodies)]
+        bodies = [through(WRITTEN, body, about) for body, about in zip(bodies, of_log, strict=True)]
         if following:
             steps = self._rejecting.transaction(bodies, self._derived.loop(following))
         else:
-            steps = [line for i, body in enumerate(bodies) for line in self._step(i, body, heads[i])]
-        unit.source = source_of(unit, steps, heads)
+            steps = by_type([self._step(i, body) for i, body in enumerate(bodies)])
+        unit.source = source_of(unit, steps, self._heads)
         return unit
 
-    def _step(self, i: int, body: list[str], head: list[str]) -> list[str]:
+    def _count(self, bodies: Sequence[Sequence[Node]]) -> None:
+        """How much of everything one event can take, as the code now has it. Of a table the first state stands for all."""
+        unit, events = self.unit, [list(walk(body)) for body in bodies]
+        for number, names in enumerate(unit.tables):
+            looks = [
+                [n for n in event if isinstance(n, Look | Occupy) and n.table == number] for event in events
+            ]
+            made = [sum(isinstance(n, Occupy) or n.makes for n in own) for own in looks]
+            taken = [sum(isinstance(n, Look) and n.what == "look" for n in own) for own in looks]
+            first = next(name for name in names if name in unit.states)
+            unit.claims[first], unit.finds[first] = max(made, default=0), max(taken, default=0)
+        saved, kept = (
+            max((sum(isinstance(n, kind) for n in event) for event in events), default=0)
+            for kind in (Save, Keep)
+        )
+        unit.undo, unit.keeps = saved, kept if self._ctx.keeps else -1
+
+    def _step(self, i: int, body: list[Node]) -> list[Node]:
         """What is done with one event of a type."""
-        unit, lines = self.unit, [f"        {'if' if i == 0 else 'elif'} k == {i}:"]
+        unit, before, after = self.unit, list[Node](), list[Node]()
+        noted = {n.log for n in walk(body) if isinstance(n, Do) and n.log is not None}
         if unit.shared:
-            lines += [f"            q{i} = own", *head[:-1]]
+            before = [Assign(f"q{i}", "own"), *self._heads[i][:-1]]
         if unit.takes and i in unit.later:  # of an event that was taken out nothing comes later
             turn = TAKES + list(unit.later).index(i)
-            body = [
-                f"            if not is_gone(takes, gone, {turn}, seq{i}[q{i}]):",
-                *("    " + b for b in body),
-            ]
+            body = [If(f"not is_gone(takes, gone, {turn}, seq{i}[q{i}])", body)]
         if i in unit.ticking:  # records of one tick are numbered through all its handlers
             now = f"ts{i}[q{i}]"
-            lines += [f"            ordinal = ticked[1] if ticked[0] == {now} else 0", *body]
-            lines += [f"            ticked[0] = {now}", "            ticked[1] = ordinal"]
+            before.append(Assign("ordinal", f"ticked[1] if ticked[0] == {now} else 0"))
+            after = [Assign("ticked[0]", now), Assign("ticked[1]", "ordinal")]
         elif any(r.event == i for r in self._ctx.rejections):
-            lines += ["            rejected = 0", "            while True:", *("    " + b for b in body)]
-            lines += ["                break", *self._rejecting.after(i)]
-        else:
-            lines += body
-        noted = {int(n) for line in body for n in _NOTED.findall(line)}
-        lines += [f"            k{n}[{KEPT}] = k{n}[{USED}]" for n in sorted(noted)]
-        return lines if unit.shared else [*lines, f"            q{i} += ONE"]
-
-
-def _used_columns(unit: Unit, bodies: list[list[str]]) -> list[list[str]]:
-    """The code with the columns that it reads alone; those are what the unit has then."""
-    used = sorted({int(n) for body in bodies for line in body for n in _COLUMN.findall(line)})
-    unit.columns = [unit.columns[i] for i in used]
-    numbers = {old: new for new, old in enumerate(used)}
-    return [[_COLUMN.sub(lambda m: f"col{numbers[int(m[1])]}", line) for line in body] for body in bodies]
-
-
-def _count_rows(unit: Unit, bodies: list[list[str]]) -> None:
-    """How many rows an event can take, as the code now has it. Of a table the first state stands for all."""
-    for number, names in enumerate(unit.tables):
-        made, taken = (
-            re.compile(rf"= claim\d+\(t{number},|counts\[N{number}\] \+= 1$"),
-            f"counts[N{number}] += take(",
-        )
-        first = next(name for name in names if name in unit.states)
-        unit.claims[first] = max(
-            (sum(bool(made.search(line)) for line in body) for body in bodies), default=0
-        )
-        unit.finds[first] = max((sum(taken in line for line in body) for body in bodies), default=0)
-
-
-def _with_jumps(body: list[str]) -> list[str]:
-    """The code of an event, with the variable that says how far it jumps where it does."""
-    return ["            jump = 0", *body] if any("jump" in line for line in body) else body
+            before.append(Assign("rejected", "0"))
+            body = [While("True", [*body, Break()])]
+            after = self._rejecting.after(i)
+        after += [Assign(f"k{n}[{KEPT}]", f"k{n}[{USED}]") for n in sorted(noted)]
+        if not unit.shared:
+            after.append(Assign(f"q{i}", "ONE", "+="))
+        return [*before, *body, *after]

@@ -21,6 +21,8 @@ from timelapse.kernels.native.lowering.values import (
     constant,
     decimal_kind,
     places_of,
+    spelled,
+    whole,
 )
 from timelapse.model.decimals import MAX_SCALE, unscaled
 
@@ -62,7 +64,7 @@ def as_int(value: Value) -> str:
     """The code of an int or bool as an int's."""
     if value.kind == "int":
         return value.code
-    return str(int(value.const)) if isinstance(value.const, bool) else f"np.int64({value.code})"
+    return spelled(int(value.const)) if isinstance(value.const, bool) else f"np.int64({value.code})"
 
 
 def bound_of(value: Value) -> int | None:
@@ -135,10 +137,9 @@ def aligned(out: Writer, a: Value, b: Value) -> tuple[Value, Value, int]:
 def units(out: Writer, value: Value, places: int) -> Value:
     """A decimal, int or bool as an integer of a unit that is not larger than its own."""
     own = places_of(value.kind)
-    whole = _int(out, value) if own is None else _units(value, own)
-    return _product(out, whole, Value("int", f"({10 ** (places - (own or 0))})", const=10 ** (places - (own or 0)))) if (
-        places > (own or 0)
-    ) else whole  # fmt: skip
+    found = _int(out, value) if own is None else _units(value, own)
+    more = places - (own or 0)
+    return _product(out, found, whole(10**more)) if more > 0 else found
 
 
 def fitting(out: Writer, value: Value, places: int, what: str) -> Value:
@@ -190,7 +191,7 @@ def _int(out: Writer, value: Value) -> Value:
     if value.kind == "int":
         return value
     if isinstance(value.const, bool):
-        return Value("int", str(int(value.const)), const=int(value.const))
+        return whole(int(value.const))
     return out.temp("int", f"np.int64({value.code})")
 
 
@@ -234,7 +235,7 @@ def _integers(out: Writer, op: ast.operator, x: Value, y: Value) -> Value:
         return out.temp("float", quotient)
     if isinstance(op, ast.FloorDiv | ast.Mod):
         if y.const == -1:
-            return negated(out, x) if isinstance(op, ast.FloorDiv) else Value("int", "0", const=0)
+            return negated(out, x) if isinstance(op, ast.FloorDiv) else whole(0)
         if not (type(y.const) is int and y.const not in (0, -1)):
             out.raises_if(f"{b} == 0", by_zero(op, floats=False), f"{b} == -1")
         return out.temp("int", f"{a} {_WORDS[type(op)]} {b}")
@@ -270,7 +271,7 @@ def _product(out: Writer, x: Value, y: Value) -> Value:
 def _power(out: Writer, a: Value, b: Value) -> Value:
     if type(b.const) is not int or not 0 <= b.const <= 16:
         raise Refused("`**` with an exponent that is no small constant")
-    result = Value("int", "1", const=1)
+    result = whole(1)
     for place in range(b.const):
         result = a if place == 0 else _product(out, result, a)
     return result

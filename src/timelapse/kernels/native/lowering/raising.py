@@ -45,7 +45,7 @@ class Raising:
         made = ast.Call(
             ast.Name("AssertionError", ast.Load()), [] if statement.msg is None else [statement.msg], []
         )
-        with self._code.block(f"if {condition}:"):
+        with self._code.when(condition):
             self._take_out_by(made, self._taking.at, env, frame, AssertionError)
             self._code.leave()
 

@@ -12,19 +12,33 @@ import ast
 from collections.abc import Callable
 
 from timelapse.analysis.result import PassHandler
-from timelapse.kernels.native.lowering.code import SPEND, Code
+from timelapse.kernels.native.lowering.code import Code
 from timelapse.kernels.native.lowering.context import Context, Frame
 from timelapse.kernels.native.lowering.emits import Emits
+from timelapse.kernels.native.lowering.form import (
+    Assign,
+    If,
+    Leave,
+    Node,
+    While,
+    chain,
+    names_used,
+    with_jumps,
+)
 from timelapse.kernels.native.lowering.records import record_columns, sent_word
-from timelapse.kernels.native.lowering.values import NONE, Env, Refused, Value
-from timelapse.kernels.native.unit import SENDS
+from timelapse.kernels.native.lowering.values import (
+    NONE,
+    Env,
+    Refused,
+    Value,
+    spelled,
+)
+from timelapse.kernels.native.unit import SENDS, SPENT
 from timelapse.model.events import Event
 from timelapse.model.program import Program, spec_of
 
 NOBODY = -1
 """Stands for the type of events that no handler of the pass listens to. They count for the bound on derived events."""
-SENT = "queued += 1"
-"""The line after which an event is in the queue."""
 
 
 class Sends:
@@ -56,9 +70,9 @@ class Sends:
         self._code.exit_if(f"queued >= {self._ctx.spec.loop}")
         self._code.leave_if("queued >= sent.shape[0]", SENDS)
         words = [_word(kind, code) for (_, kind), code in zip(record_columns(cls), codes, strict=True)]
-        for place, word in enumerate([f"({number})", *words]):
-            self._code.line(f"sent[queued, {place}] = {word}")
-        self._code.line(SENT)
+        for place, word in enumerate([spelled(number), *words]):
+            self._code.assign(f"sent[queued, {place}]", word)
+        self._code.assign("queued", "1", "+=")
         self._ctx.unit.sends = max(self._ctx.unit.sends, 1 + len(words))
         return NONE
 
@@ -69,51 +83,48 @@ class Derived:
     def __init__(self, ctx: Context, code: Code) -> None:
         self._ctx, self._code = ctx, code
 
-    def write(self, handlers: list[PassHandler], write_one: Callable[[PassHandler], None]) -> list[list[str]]:
+    def write(
+        self, handlers: list[PassHandler], write_one: Callable[[PassHandler], None]
+    ) -> list[list[Node]]:
         """The code of every type that is sent, also by that code itself. `write_one` writes a handler out."""
         ctx, code = self._ctx, self._code
-        bodies: list[list[str]] = []
-        while len(bodies) < len(self._ctx.sent):
-            event = self._ctx.derived = self._ctx.sent[len(bodies)]
-            self._ctx.event = len(self._ctx.unit.events) + len(bodies)
-            code.begin(4, loops=1)
+        bodies: list[list[Node]] = []
+        while len(bodies) < len(ctx.sent):
+            event = ctx.derived = ctx.sent[len(bodies)]
+            ctx.event = len(ctx.unit.events) + len(bodies)
+            code.begin(loops=1)
             for handler in handlers:
                 if event in handler.events:
-                    self._ctx.handler = self._ctx.unit.handlers.index(handler.name)
                     try:
                         write_one(handler)
                     except Refused as refusal:
                         raise Refused(
                             f"{handler.name}: {refusal.reason}", refusal.line, refusal.file
                         ) from None
-            body = code.finished()
-            if any("jump" in line for line in body):
-                body.insert(0, "                jump = 0")
-            bodies.append(body)
+            bodies.append(with_jumps(code.finished()))
         ctx.derived = None
         code.begin()
         if bodies:
-            self._ctx.unit.loops = True
+            ctx.unit.loops = True
         return bodies
 
-    def loop(self, bodies: list[list[str]]) -> list[str]:
+    def loop(self, bodies: list[list[Node]]) -> list[Node]:
         """The loop over what was sent, to stand after the code of all log events."""
-        lines = [
-            "        place = np.int64(0)",
-            "        while place < queued:",
-            "            rounds -= 1",
-            "            if rounds < 0:",
-            f"                {SPEND}",
-            "            what = sent[place, 0]",
-        ]
+        ways: list[tuple[str, list[Node]]] = []
         for number, body in enumerate(bodies):
-            text = "\n".join(body)
-            lines.append(f"            {'if' if number == 0 else 'elif'} what == {number}:")
-            words = enumerate(record_columns(self._ctx.sent[number]), 1)
+            used, words = names_used(body), enumerate(record_columns(self._ctx.sent[number]), 1)
             fields = [(sent_word(number, at), _value(kind, f"sent[place, {at}]")) for at, (_, kind) in words]
-            lines += [f"                {name} = {code}" for name, code in fields if name in text]
-            lines += [*body, "                pass"]
-        return [*lines, "            place += 1"]
+            ways.append(
+                (f"what == {number}", [*(Assign(name, code) for name, code in fields if name in used), *body])
+            )
+        inner = [
+            Assign("rounds", "1", "-="),
+            If("rounds < 0", [Leave(SPENT)]),
+            Assign("what", "sent[place, 0]"),
+            *chain(ways),
+            Assign("place", "1", "+="),
+        ]
+        return [Assign("place", "np.int64(0)"), While("place < queued", inner)]
 
 
 def _is_heard(program: Program, cls: type[Event]) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from timelapse.kernels.native.lowering.code import Code
 from timelapse.kernels.native.lowering.context import Context
+from timelapse.kernels.native.lowering.form import Node
 from timelapse.kernels.native.windows import USED, members_spec
 
 
@@ -13,7 +14,7 @@ class Slides:
     def __init__(self, ctx: Context, code: Code) -> None:
         self._ctx, self._code = ctx, code
 
-    def before(self, event: int) -> list[str]:
+    def before(self, event: int) -> list[Node]:
         """Lines to stand before an event type's code: the views that it looks at come up to the event's time."""
         self._code.begin()
         self._ctx.event = event
@@ -23,26 +24,26 @@ class Slides:
             cursor, layout = views.cursor(lag), unit.layouts[name]
             edge = self._code.name("x")
             back = f"k{log}[{cursor + 1}]"  # ticks see W back what stood before
-            self._code.line(
-                f"{edge} = minus({self._ctx.now}, {f'plus({back}, 1)' if event in unit.ticking else back})"
+            self._code.assign(
+                edge, f"minus({self._ctx.now}, {f'plus({back}, 1)' if event in unit.ticking else back})"
             )
             place = f"k{log}[{cursor}]"
             soon = f"{place} < k{log}[{USED}] and w{log}[np.uint64({place}), 0] <= {edge}"
-            with self._code.block(f"if {soon} and {edge} < {self._ctx.now}:"):
+            with self._code.when(f"{soon} and {edge} < {self._ctx.now}"):
                 hidden = members_spec(self._ctx.spec.states[name], lag).name
                 given = f"w{log}, k{log}, {cursor}"
                 if hidden in unit.states:
                     h = unit.tables.index((hidden,))
                     counts = f"t{h}, m{h}, {unit.layouts[hidden].place}, {unit.layouts[hidden].width}"
-                    self._code.line(
+                    self._code.do(
                         f"slide_members({given}, t{i}, {layout.twins}, N{layout.present}, {counts}, {edge})"
                     )
                 elif views.stamped:
-                    self._code.line(f"skip({given}, {edge})")
+                    self._code.do(f"skip({given}, {edge})")
                 elif views.queued:
                     at = layout.twins + 1 + views.lags.index(lag)
-                    self._code.line(f"slide_queues({given}, t{i}, {at}, {edge})")
+                    self._code.do(f"slide_queues({given}, t{i}, {at}, {edge})")
                 else:
                     at = layout.twins + views.lags.index(lag)
-                    self._code.line(f"slide({given}, t{i}, {at}, {edge})")
+                    self._code.do(f"slide({given}, t{i}, {at}, {edge})")
         return self._code.finished()

@@ -2,38 +2,34 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 
+from timelapse.kernels.native.lowering.form import (
+    Assign,
+    Continue,
+    For,
+    If,
+    Node,
+    Return,
+    While,
+    chain,
+    names_used,
+)
+from timelapse.kernels.native.lowering.literals import with_names
+from timelapse.kernels.native.lowering.printing import printed
 from timelapse.kernels.native.lowering.records import record_columns
+from timelapse.kernels.native.lowering.values import number_of, spelled
 from timelapse.kernels.native.lowering.wide import WIDTHS, wide
 from timelapse.kernels.native.unit import LISTED, Unit
 
-_NUMBER = re.compile(r"\bN(\d+)\b")
-_NEGATIVE = re.compile(r"\bM(\d+)\b")
-_LITERAL = re.compile(r"(?<![\w\])])\((-?)(\d+)\)|(?<=[(\s])(-?)(\d+)(?=[,)])|(?<=[(\s])(True|False)(?=[,)])")
-"""An integer in parentheses, and one or a bool that is an argument or the last operand in parentheses."""
 
-
-def numbered(line: str) -> str:
-    """A line with names for its literals: Numba compiles a function anew for each literal that it is given; these are numbers
-    like others."""
-    return _LITERAL.sub(_name, line)
-
-
-def _name(found: re.Match[str]) -> str:
-    if found[5]:
-        return found[5].upper()
-    return ("M" if found[1] or found[3] else "N") + (found[2] or found[4])
-
-
-def arguments(unit: Unit) -> list[tuple[str, str]]:
-    """Names and Numba types of the function's arguments."""
+def arguments(unit: Unit, columns: Sequence[int] | None = None) -> list[tuple[str, str]]:
+    """Names and Numba types of the function's arguments. `columns`: the numbers that code knows columns by."""
     found = [("kind", "KINDS"), ("lo", "int64"), ("hi", "int64"), ("pos", "INTS"), ("counts", "INTS"),
              ("emitted", "INTS"), ("undo", "TABLE"), ("refused", "TABLE"), ("budget", "int64")]  # fmt: skip
     for i in range(len(unit.events)):
         found += [(f"ts{i}", "RINTS"), (f"seq{i}", "RINTS")]
-    for i, column in enumerate(unit.columns):
+    for i, column in zip(columns or range(len(unit.columns)), unit.columns, strict=True):
         found.append((f"col{i}", {"float": "RFLOATS", "bool": "RBOOLS"}.get(column.kind, "RINTS")))
     for i in range(len(unit.tables)):
         found += [(f"t{i}", "TABLE"), (f"m{i}", "uint64"), (f"s{i}", "INTS"), (f"b{i}", "TABLE")]
@@ -62,70 +58,87 @@ def arguments(unit: Unit) -> list[tuple[str, str]]:
     return found
 
 
-def source_of(unit: Unit, steps: Sequence[str], heads: Sequence[Sequence[str]]) -> str:
+def source_of(unit: Unit, steps: Sequence[Node], heads: Sequence[list[Node]]) -> str:
     """The source. `steps`: what is done with one event; `heads`: for each type of event what finds its key, where they are
-    shared out."""
-    given = arguments(unit)
+    shared out. The unit keeps the columns that the code reads alone."""
+    body = _function(unit, steps, heads)
+    with_names(body)
+    used = _used_columns(unit, body)
+    given = arguments(unit, used)
+    lines = [f"def run({', '.join(name for name, _ in given)}):", *printed(body, 1), ""]
+    numbers = {n for name in names_used(body) if (n := number_of(name)) is not None}
     widths = sorted({layout.width for layout in unit.layouts.values() if layout.width > WIDTHS})
-    lines = [
+    return "\n".join([
+        *(f"{spelled(n)} = np.int64({n})" for n in sorted(numbers, key=lambda n: (n < 0, abs(n)))), "",
         *(wide(width) for width in widths),
-        "SIGNATURE = (" + ", ".join(kind for _, kind in given) + ",)",
-        "", "",
-        f"def run({', '.join(name for name, _ in given)}):",
-        "    u = np.int64(0)",
-    ]  # fmt: skip
-    for i in range(len(unit.events)):
-        lines.append(f"    q{i} = np.uint64(pos[{i}])")
-    lines += _sharing(heads) if unit.shared else ["    for j in range(lo, hi):"]
-    lines += ["        k = kind[j]", "        ordinal = 0"]
+        "SIGNATURE = (" + ", ".join(kind for _, kind in given) + ",)", "", "",
+        *lines,
+    ])  # fmt: skip
+
+
+def _used_columns(unit: Unit, body: Sequence[Node]) -> list[int]:
+    """The numbers of the columns that code reads. Those are what the unit has then."""
+    used = {int(name[3:]) for name in names_used(body) if name[:3] == "col" and name[3:].isdigit()}
+    unit.columns = [unit.columns[n] for n in sorted(used)]
+    return sorted(used)
+
+
+def _function(unit: Unit, steps: Sequence[Node], heads: Sequence[list[Node]]) -> list[Node]:
+    """The body of the function."""
+    once: list[Node] = [Assign("k", "kind[j]"), Assign("ordinal", "0")]
     if unit.undo:
-        lines.append("        u = np.int64(0)")
+        once.append(Assign("u", "np.int64(0)"))
     if unit.loops:
-        lines.append("        rounds = budget")
+        once.append(Assign("rounds", "budget"))
     if unit.lists:
-        lines.append("        listing = np.int64(0)")
+        once.append(Assign("listing", "np.int64(0)"))
     if unit.sends:
-        lines.append("        queued = np.int64(0)")
+        once.append(Assign("queued", "np.int64(0)"))
     for i, record in enumerate(unit.records):
         if record.__reads__:  # nothing in their rows says which event they are of
-            lines.append(f"        emitted[{len(unit.records) + 1 + i}] = emitted[{i}]")
-    lines += steps
-    last = "end" if unit.shared else "q"
-    lines += [f"    pos[{i}] = {last}{i}" for i in range(len(unit.events))]
-    lines += ["    return 0", ""]
-    lines = [numbered(line) for line in lines]
-    numbers = sorted({int(n) for line in lines for n in _NUMBER.findall(line)})
-    less = sorted({int(n) for line in lines for n in _NEGATIVE.findall(line)})
-    named = [*(f"N{n} = np.int64({n})" for n in numbers), *(f"M{n} = np.int64(-{n})" for n in less)]
-    return "\n".join([*named, "", *lines])
+            once.append(Assign(f"emitted[{len(unit.records) + 1 + i}]", f"emitted[{i}]"))
+    each = [*once, *steps]
+    events, last = range(len(unit.events)), "end" if unit.shared else "q"
+    return [
+        Assign("u", "np.int64(0)"),
+        *(Assign(f"q{i}", f"np.uint64(pos[{i}])") for i in events),
+        *(_shared(heads, each) if unit.shared else [For("j", "lo, hi", each)]),
+        *(Assign(f"pos[{i}]", f"{last}{i}") for i in events),
+        Return("0"),
+    ]
 
 
-def _sharing(heads: Sequence[Sequence[str]]) -> list[str]:
+def _shared(heads: Sequence[list[Node]], each: list[Node]) -> list[Node]:
     """The loop over the worker's own events, which are listed first, a few at a time, each with its row among those of
     its type: without a branch that nobody can predict, and so that what is looked up ahead is for events that are its own.
     """
-    lines = ["    turn = turns = 0", "    first = lo"]
-    lines += [f"    end{i} = q{i}" for i in range(len(heads))]
-    lines += [
-        "    while turn < turns or first < hi:",
-        "        if turn == turns:",
-        "            turn = turns = 0",
+    types = range(len(heads))
+    own = [
+        (f"k == {i}", [
+            *head, Assign("mine[turns, 0]", "j"), Assign("mine[turns, 1]", f"np.int64(q{i})"),
+            Assign("turns", "np.int64(whose == worker)", "+="), Assign(f"q{i}", "ONE", "+="),
+        ])
+        for i, head in enumerate(heads)
+    ]  # fmt: skip
+    listed = [
+        Assign("turn", "0"),
+        Assign("turns", "0"),
+        Assign("last", f"min(first + {LISTED}, hi)"),
+        *(Assign(f"q{i}", f"end{i}") for i in types),
+        For("j", "first, last", [Assign("k", "kind[j]"), *chain(own)]),
+        *(Assign(f"end{i}", f"q{i}") for i in types),
+        Assign("first", "last"),
+        Continue(),
     ]
-    lines += [f"            last = min(first + {LISTED}, hi)"]
-    lines += [f"            q{i} = end{i}" for i in range(len(heads))]
-    lines += ["            for j in range(first, last):", "                k = kind[j]"]
-    for i, head in enumerate(heads):
-        lines += [
-            f"                {'if' if i == 0 else 'elif'} k == {i}:", *("        " + line for line in head),
-            "                    mine[turns, 0] = j", f"                    mine[turns, 1] = np.int64(q{i})",
-            "                    turns += np.int64(whose == worker)", f"                    q{i} += ONE",
-        ]  # fmt: skip
-    lines += [f"            end{i} = q{i}" for i in range(len(heads))]
+    taken = [
+        Assign("j", "mine[turn, 0]"),
+        Assign("own", "np.uint64(mine[turn, 1])"),
+        Assign("turn", "1", "+="),
+    ]
     return [
-        *lines,
-        "            first = last",
-        "            continue",
-        "        j = mine[turn, 0]",
-        "        own = np.uint64(mine[turn, 1])",
-        "        turn += 1",
+        Assign("turn", "0"),
+        Assign("turns", "0"),
+        Assign("first", "lo"),
+        *(Assign(f"end{i}", f"q{i}") for i in types),
+        While("turn < turns or first < hi", [If("turn == turns", listed), *taken, *each]),
     ]

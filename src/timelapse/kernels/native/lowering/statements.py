@@ -77,14 +77,10 @@ class Statements:
             if left is not None:
                 ways.append((left, self._code.moves()))
 
-        self._code.line(f"if {test}:")
-        self._code.nested(lambda: way(yes))
-        if no or not ways:
-            self._code.line("else:")
-            self._code.nested(lambda: way(no))
-        else:
-            self._code.line("else:")
-            self._code.nested(lambda: way(()))
+        with self._code.when(test):
+            way(yes)
+        with self._code.otherwise():
+            way(no)
         return self._code.met(ways)
 
     # --- statements -------------------------------------------------------------------------------

@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from timelapse.kernels.native.lowering.context import Context, Frame
-from timelapse.kernels.native.lowering.flow import Moves, Rejected
+from timelapse.kernels.native.lowering.flow import Rejected
 from timelapse.kernels.native.unit import Raised
 from timelapse.model.failure import cause_of
 
@@ -71,7 +71,7 @@ class TakingOut:
         and nothing is written."""
         if not self.at or not self.possible():
             return False
-        with self._code.block(f"if {condition}:"):
+        with self._code.when(condition):
             self.write(self.at, cause_of(error))
             self._code.leave()
         return True
@@ -83,20 +83,7 @@ class TakingOut:
             return False
         if ctx.late or ctx.ticks:
             return False  # it has had effects before, or there is none
-        return not self._in_plain_loop()
-
-    def _in_plain_loop(self) -> bool:
-        """Whether what is written now stands in a loop that is no level of the code."""
-        indent = self._code.indent
-        for line in reversed(self._code.lines):
-            if isinstance(line, Moves):
-                continue
-            own = (len(line) - len(line.lstrip())) // 4
-            if own < indent:
-                if line.lstrip().startswith("for "):
-                    return True
-                indent = own
-        return False
+        return not self._code.in_plain_loop
 
     def write(
         self, line: int, text: str, error: type[Exception] | None = None, args: tuple[Any, ...] = (),
@@ -111,11 +98,11 @@ class TakingOut:
         names = [f"j{number}_{i}" for i in range(len(words))]
         ctx.rejections.append(Rejected(ctx.event, None, names, raises=True))
         first = f" and takes[1] != {ctx.now}" if unit.steps else ""
-        with code.block(f"if takes[0] > 0{first}:"):
-            code.line("takes[0] -= 1")
+        with code.when(f"takes[0] > 0{first}"):
+            code.assign("takes[0]", "1", "-=")
             for name, word in zip(names, words, strict=True):
-                code.line(f"{name} = {word}")
-            code.line(f"rejected = {number + 1}")
-            code.line(f"handler = -{len(unit.raising)}")
-            code.line("reason = 0")
+                code.assign(name, word)
+            code.assign("rejected", f"{number + 1}")
+            code.assign("handler", f"-{len(unit.raising)}")
+            code.assign("reason", "0")
             code.reject()

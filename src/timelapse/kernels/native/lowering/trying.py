@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from timelapse.kernels.native.lowering.code import Code
+from timelapse.kernels.native.lowering.code import Code, CodeMark
 from timelapse.kernels.native.lowering.context import Context
 from timelapse.kernels.native.lowering.stateful import States
 from timelapse.model.events import Record
@@ -15,11 +15,7 @@ from timelapse.model.events import Record
 class Mark:
     """How far everything had come."""
 
-    lines: int
-    indent: int
-    levels: int
-    jumps: frozenset[tuple[int, int]]
-    loops: int
+    code: CodeMark
     place: tuple[int, str]
     functions: int
     sizes: list[tuple[list[Any], int]]
@@ -37,16 +33,15 @@ class Trial:
         """Where everything stands."""
         ctx, code = self._ctx, self._code
         return Mark(
-            len(code.lines), code.indent, len(code.levels), frozenset(code.jumps), code.loops,
-            (ctx.line, ctx.file), len(ctx.stack), [(grows, len(grows)) for grows in self._growing()],
+            code.mark(), (ctx.line, ctx.file), len(ctx.stack), [(grows, len(grows)) for grows in self._growing()],
             dict(ctx.unit.emits), {name: dict(vars(state)) for name, state in self._states.used.items()},
         )  # fmt: skip
 
     def back(self, mark: Mark) -> None:
         """Forget what was written since."""
         ctx, code, used = self._ctx, self._code, self._states.used
-        del code.lines[mark.lines :], code.levels[mark.levels :], ctx.stack[mark.functions :]
-        code.indent, code.jumps, code.loops = mark.indent, set(mark.jumps), mark.loops
+        code.back(mark.code)
+        del ctx.stack[mark.functions :]
         ctx.line, ctx.file = mark.place
         ctx.unit.emits = dict(mark.emits)
         for grows, size in mark.sizes:

@@ -119,6 +119,27 @@ NONE = Value("none", const=None)
 Bound = Value | SelfRef | EventRef
 Env = dict[str, Bound]
 
+
+def spelled(number: int) -> str:
+    """A constant integer. It has a name in generated code: Numba compiles a function anew for each literal that it is given;
+    these are numbers like others."""
+    if number == INT64_MIN:
+        return "INT64_MIN"
+    return f"N{number}" if number >= 0 else f"M{-number}"
+
+
+def number_of(name: str) -> int | None:
+    """The integer that such a name stands for; None for others, which are defined elsewhere."""
+    if name[:1] not in ("N", "M") or not name[1:].isdigit():
+        return None
+    return int(name[1:]) * (1 if name[0] == "N" else -1)
+
+
+def whole(number: int) -> Value:
+    """A constant integer as an operand."""
+    return Value("int", spelled(number), const=number)
+
+
 _ZERO = {"int": "0", "float": "0.0", "bool": "False", "str": "0", "bytes": "0"}
 
 
@@ -173,7 +194,7 @@ def rescaled(value: Value, kind: str) -> Value | None:
     )
     if scaled != int(scaled) or not INT64_MIN < scaled <= INT64_MAX:
         return None
-    return Value(kind, f"({int(scaled)})")
+    return Value(kind, spelled(int(scaled)))
 
 
 _WIDE = Context(prec=100)
@@ -207,10 +228,10 @@ def constant(value: Any, code_of_text: Any) -> Value | None:
     if type(value) is bool:
         return Value("bool", repr(value), const=value)
     if type(value) is int and INT64_MIN <= value <= INT64_MAX:
-        return Value("int", "INT64_MIN" if value == INT64_MIN else f"({value})", const=value)
+        return whole(value)
     if type(value) is Decimal and (places := scale_of(value)) is not None:
         units = unscaled(value, places, "it")
-        return Value(decimal_kind(places), "INT64_MIN" if units == INT64_MIN else f"({units})", const=value)
+        return Value(decimal_kind(places), spelled(units), const=value)
     if type(value) is float and value == value:
         code = f"({'-' if value < 0 else ''}np.inf)" if math.isinf(value) else f"({value!r})"
         return Value("float", code, const=value)

@@ -10,6 +10,7 @@ from dataclasses import replace
 from typing import Any, ClassVar, Protocol
 
 from timelapse.kernels.native.lowering.expressions import as_float, fitting
+from timelapse.kernels.native.lowering.form import Keep, Key, Look, Node, Save
 from timelapse.kernels.native.lowering.values import (
     NONE,
     ReadsAll,
@@ -20,6 +21,7 @@ from timelapse.kernels.native.lowering.values import (
     kind_of,
     optional,
     places_of,
+    spelled,
 )
 from timelapse.kernels.native.memory.layout import Layout, Mode, can_be_mapped, value_words
 from timelapse.kernels.native.windows import BASE, USED, Sliding
@@ -30,22 +32,24 @@ from timelapse.tables.table import key_types
 
 _PLAIN: Mapping[str, tuple[str, ...]] = {"set": ("value",), "discard": ()}
 """Methods that are `x[k] = v` and `del x[k]`, of kinds that have them and say nothing else."""
-UNDO = "  # undo"
-"""Ends the lines that save a row. Those after which nothing leaves the event are taken out again."""
 
 
 class Writer(Protocol):
     """What the operations write to."""
 
-    def line(self, text: str) -> None: ...
+    def assign(self, target: str, code: str, op: str = "=") -> None: ...
+    def do(self, code: str, *, log: int | None = None) -> None: ...
+    def add(self, node: Node) -> None: ...
     def temp(self, kind: str, code: str) -> Value: ...
     def exit_if(self, condition: str) -> None: ...
     def leave_if(self, condition: str, reason: int) -> None: ...
     def raises_if(self, condition: str, error: Exception, also: str = "") -> None: ...
-    def room_if(self, condition: str) -> None: ...
+    def room_if(self, condition: str, *, where: str = "") -> None: ...
     def give_up_if(self, condition: str) -> None: ...
     def name(self, stem: str) -> str: ...
-    def block(self, head: str) -> AbstractContextManager[None]: ...
+    def when(self, test: str) -> AbstractContextManager[None]: ...
+    def otherwise(self, test: str = "") -> AbstractContextManager[None]: ...
+    def each(self, counter: str, over: str) -> AbstractContextManager[None]: ...
     def store(self, stem: str, value: Value) -> Value: ...
     def rounds(self, count: str) -> AbstractContextManager[str]: ...
     @property
@@ -195,13 +199,13 @@ class StateCode:
 
     # --- keys and rows ----------------------------------------------------------------------------
 
-    def key(self, key: Value | None) -> str:
+    def key(self, key: Value | None) -> Key:
         """The words of a key."""
         if self.spec.key is None:
             if key is not None:
                 raise Refused(f"{self.spec.name} has no key")
             self._pass.uses_key(self.spec.name, ("N0",))
-            return "N0"
+            return ("N0",)
         if key is None:
             raise Refused(f"{self.spec.name} used without a key")
         key = self._certain(key)
@@ -218,7 +222,7 @@ class StateCode:
             raise Refused(f"a key of {self.spec.name} of another type")
         words = [word(p) for p in parts]
         self._pass.uses_key(self.spec.name, words)
-        return ", ".join(words)
+        return tuple(words)
 
     def _certain(self, value: Value) -> Value:
         """An optional that must not be None: where it is, Python raises."""
@@ -227,36 +231,27 @@ class StateCode:
         self._out.exit_if(f"not {value.items[0].code}")
         return value.items[1]
 
-    def find(self, key: str) -> str:
+    def find(self, key: Key) -> str:
         """The row of a key; an unoccupied one where there is none.
 
         A key of a mapped start state gets a row by this (touch.py), so another key's unoccupied row may be
         taken by it: no row that `find` gave is used after another `find` or `claim`.
         """
-        out, table, i = self._out, self.table, self._index
-        row = out.name("r")
+        row = self._out.name("r")
         if self.mapped:
-            self._room(f"s{i}.shape[0] != 0 and ")
-        width = self.layout.width
-        if self.mapped:
-            out.line(f"{row} = look{width}({table}, m{i}, s{i}, b{i}, N{i}, {key})")
-        else:
-            out.line(f"{row} = find{width}({table}, m{i}, {key})")
+            self._room(f"s{self._index}.shape[0] != 0")
+        self._out.add(Look(row, "look" if self.mapped else "find", self._index, key))
         return row
 
     def _room(self, where: str = "") -> None:
         """In a loop nobody knows beforehand how many rows it takes."""
-        self._out.room_if(f"{where}2 * counts[{self._index}] >= {self.table}.shape[0] - 2")
+        self._out.room_if(f"2 * counts[{self._index}] >= {self.table}.shape[0] - 2", where=where)
 
-    def claim(self, key: str) -> str:
+    def claim(self, key: Key) -> str:
         """The row of a key, made if there is none."""
         self._room()
-        out, table, i, width = self._out, self.table, self._index, self.layout.width
-        row = out.name("r")
-        if self.mapped:
-            out.line(f"{row} = own{width}({table}, m{i}, s{i}, b{i}, N{i}, {key})")
-        else:
-            out.line(f"{row} = claim{width}({table}, m{i}, counts, N{i}, {key})")
+        row = self._out.name("r")
+        self._out.add(Look(row, "own" if self.mapped else "claim", self._index, key))
         return row
 
     def flags(self, row: str) -> str:
@@ -277,11 +272,9 @@ class StateCode:
         """Before a row is written: what is there goes to the undo log, and where that is asked for to the rows as they were."""
         layout = self.layout
         if self._pass.keeps:
-            self._out.line(f"keep(kept, N{self._index}, {self.table}, {row})")
+            self._out.add(Keep(row, self._index))
         self._out.room_if("u >= undo.shape[0]")
-        self._out.line(
-            f"u = save(undo, u, N{self.ordinal}, {self.table}, {row}, N{layout.place}, N{layout.live}){UNDO}"
-        )
+        self._out.add(Save(row, self._index, self.ordinal, layout.place, layout.live))
 
     def _push_room(self) -> None:
         self._out.room_if(f"k{self.ordinal}[{USED}] >= w{self.ordinal}.shape[0]")
@@ -292,7 +285,9 @@ class StateCode:
         if self.views is not None and not self.views.stamped:
             self._push_room()
             added = f"minus({value}, {self.word(row, self.layout.place)})"
-            self._out.line(f"push(w{self.ordinal}, k{self.ordinal}, {self._pass.now}, {row}, {added})")
+            self._out.do(
+                f"push(w{self.ordinal}, k{self.ordinal}, {self._pass.now}, {row}, {added})", log=self.ordinal
+            )
 
     def stamp(self, row: str, *, present: bool = True) -> None:
         """The row's latest operation is this one, which leaves its key `present` or not."""
@@ -300,7 +295,7 @@ class StateCode:
             self._push_room()
             i = self.ordinal
             given = f"{self.layout.twins}, {self._pass.now}, N{int(present)}"
-            self._out.line(f"stamp(w{i}, k{i}, {self.table}, {row}, {given})")
+            self._out.do(f"stamp(w{i}, k{i}, {self.table}, {row}, {given})", log=self.ordinal)
 
     def edge(self, lag: int) -> str:
         """The stamp from which on operations are within a lag."""
@@ -312,21 +307,21 @@ class StateCode:
         layout = self.layout
         self.save(row)
         for offset, word in enumerate(words):
-            self._out.line(f"{self.word(row, layout.place + offset)} = {word}")
-        self._out.line(f"{self.flags(row)} |= {layout.present | layout.touched}")
+            self._out.assign(self.word(row, layout.place + offset), word)
+        self._out.assign(self.flags(row), f"{layout.present | layout.touched}", "|=")
 
     def drop(self, row: str) -> None:
         """Make a row's key absent."""
         layout = self.layout
         self.save(row)
-        self._out.line(f"drop({self.table}, {row}, N{layout.place}, N{layout.size}, N{layout.present})")
+        self._out.do(f"drop({self.table}, {row}, N{layout.place}, N{layout.size}, N{layout.present})")
 
     def put_word(self, row: str, word: str, present: str) -> None:
         """Write a value of one word, and whether the key is present."""
         layout = self.layout
         self.note(row, word)
         self.save(row)
-        self._out.line(f"put({self.table}, {row}, N{layout.place}, {word}, {present}, N{layout.present})")
+        self._out.do(f"put({self.table}, {row}, N{layout.place}, {word}, {present}, N{layout.present})")
 
     def known(self) -> bool:
         """Whether the state's values are there. Where a pass writes effects only there is nothing to read."""
@@ -346,7 +341,7 @@ class StateCode:
         words = self.key(key)
         if self.mode != "ignored":
             row = self.find(words)
-            with self._out.block(f"if {self.has(row)}:"):
+            with self._out.when(self.has(row)):
                 self._goes(key, row)
                 self.drop(row)
 
@@ -403,9 +398,9 @@ class StateCode:
         if shape is None:
             raise Refused(f"{self.spec.name}.get() with a default of another type")
         stem = self._out.name("c")
-        with self._out.block(f"if {condition}:"):
+        with self._out.when(condition):
             result = self._out.store(stem, fitted(found(), shape))
-        with self._out.block("else:"):
+        with self._out.otherwise():
             self._out.store(stem, fitted(default, shape))
         return result
 
@@ -444,7 +439,7 @@ def word(value: Value) -> str:
 
 def literal(word: int) -> str:
     """A word as an expression of the generated code."""
-    return "INT64_MIN" if word == -(2**63) else f"({word})"
+    return spelled(word)
 
 
 def one(value: Value | None, what: str) -> Value:

@@ -11,7 +11,12 @@ from timelapse.kernels.native.lowering.expressions import arithmetic
 from timelapse.kernels.native.lowering.states.base import StateCode, one
 from timelapse.kernels.native.lowering.states.forms import Form
 from timelapse.kernels.native.lowering.states.sliding import View
-from timelapse.kernels.native.lowering.values import NONE, Refused, Value
+from timelapse.kernels.native.lowering.values import (
+    NONE,
+    Refused,
+    Value,
+    whole,
+)
 from timelapse.kernels.native.steady import BOUND, Steps
 from timelapse.kernels.native.windows import is_hidden
 from timelapse.kinds.counter import Counter
@@ -32,7 +37,7 @@ class CounterCode(StateCode):
     def get(self, key: Value | None) -> Value:
         words = self.key(key)
         if not self.known():
-            return Value("int", "0", const=0)
+            return whole(0)
         return self._read(self.find(words))
 
     def _read(self, row: str) -> Value:
@@ -56,7 +61,7 @@ class CounterCode(StateCode):
     ) -> None:
         words = self.key(key)
         if not self.known():
-            self._number(arithmetic(self._out, op, Value("int", "0", const=0), amount()))
+            self._number(arithmetic(self._out, op, whole(0), amount()))
             return
         # Where n writes nothing the row is looked up once.
         row = self.find(words) if writes else self.claim(words)
@@ -69,18 +74,18 @@ class CounterCode(StateCode):
         self.put_word(row, total.code, f"{total.code} != 0")
 
     def _method(self, name: str, key: Value | None, given: dict[str, Value]) -> Value:
-        n = given.get("n", Value("int", "1", const=1))
+        n = given.get("n", whole(1))
         self.change(one(key, f"{self.spec.name}.{name}()"), ast.Add(), lambda: n)
         return NONE
 
     def _effect(self, effect: str, key: Value | None, args: list[Value]) -> None:
         words = self.key(key)
         if effect == "_e_add" and len(args) <= 1:
-            n = self._number(args[0]) if args else Value("int", "1", const=1)
+            n = self._number(args[0]) if args else whole(1)
             row = self.claim(words)
             self.put_word(row, f"{self.word(row, self.layout.place)} + {n.code}", self.has(row))
         elif effect == "_e_set" and len(args) <= 1 and self.views is None:
-            n = self._number(args[0]) if args else Value("int", "0", const=0)
+            n = self._number(args[0]) if args else whole(0)
             self.put_word(self.claim(words), n.code, "True")
         else:
             raise Refused(f"{self.spec.name}.{effect}()")

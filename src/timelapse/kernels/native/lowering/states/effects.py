@@ -7,6 +7,7 @@ the value for an absent key, the step's number, the step's value.
 from __future__ import annotations
 
 from timelapse.kernels.native.lowering.expressions import fitting
+from timelapse.kernels.native.lowering.form import Key
 from timelapse.kernels.native.lowering.states.base import StateCode, literal
 from timelapse.kernels.native.lowering.states.value import ordered
 from timelapse.kernels.native.lowering.values import Refused, Value
@@ -25,7 +26,7 @@ class FuncCode(StateCode):
         if name == "del" and not args:
             row = self._row(words)
             flags = self.flags(row)
-            self._out.line(f"{flags} = {flags} & ~{self.layout.present} | {self.layout.touched}")
+            self._out.assign(flags, f"{flags} & ~{self.layout.present} | {self.layout.touched}")
             self._assign(row, 0, ["0"] * self.layout.size)
             self._step(row, DEL, ["0"] * self.layout.size)
             return
@@ -50,7 +51,7 @@ class FuncCode(StateCode):
         else:
             self._order(name, words, self._certain(value), kind)
 
-    def _row(self, words: str) -> str:
+    def _row(self, words: Key) -> str:
         row = self.claim(words)
         self.save(row)
         return row
@@ -61,21 +62,21 @@ class FuncCode(StateCode):
 
     def _assign(self, row: str, at: int, words: list[str]) -> None:
         for offset, word in enumerate(words):
-            self._out.line(f"{self.word(row, self.layout.place + at + offset)} = {word}")
+            self._out.assign(self.word(row, self.layout.place + at + offset), word)
 
     def _become(self, row: str, words: list[str]) -> None:
         """The absent key becomes present with a value."""
-        self._out.line(f"{self.flags(row)} |= {self.layout.present | self.layout.touched}")
+        self._out.assign(self.flags(row), f"{self.layout.present | self.layout.touched}", "|=")
         self._assign(row, 0, words)
 
     def _step(self, row: str, op: int, words: list[str]) -> None:
-        self._out.line(f"{self.word(row, self._op)} = {op}")
+        self._out.assign(self.word(row, self._op), f"{op}")
         self._assign(row, self.layout.size + 1, words)
 
     def _first(self, row: str, given: list[str]) -> None:
-        with self._out.block(f"if {self.lacks(row)}:"):
+        with self._out.when(self.lacks(row)):
             self._become(row, given)
-        with self._out.block(f"if {self.word(row, self._op)} == {DEL}:"):
+        with self._out.when(f"{self.word(row, self._op)} == {DEL}"):
             self._step(row, SET, given)
 
     def _add(self, row: str, n: str, kind: ValueType) -> None:
@@ -83,17 +84,17 @@ class FuncCode(StateCode):
         place, out = self.layout.place, self._out
         default = literal(self.constant(self.default, kind)[0])
         a, op, p = self.word(row, place), self.word(row, self._op), self.word(row, self._op + 1)
-        with out.block(f"if {self.lacks(row)}:"):
-            out.line(f"{a} = {default}")
+        with out.when(self.lacks(row)):
+            out.assign(a, default)
         self._become(row, [f"{a} + {n}"])
-        with out.block(f"if {op} == {DEL}:"):
+        with out.when(f"{op} == {DEL}"):
             self._step(row, SET, [f"{default} + {n}"])
-        with out.block(f"elif {op} == {KEEP}:"):
+        with out.otherwise(f"{op} == {KEEP}"):
             self._step(row, ADD, [n])
-        with out.block("else:"):
-            out.line(f"{p} += {n}")
+        with out.otherwise():
+            out.assign(p, n, "+=")
 
-    def _order(self, name: str, words: str, value: Value, kind: ValueType) -> None:
+    def _order(self, name: str, words: Key, value: Value, kind: ValueType) -> None:
         """up, down (of `if c > x[k]: x[k] = c`), up_always, down_always (of max, min), top, bottom (of Max, Min)."""
         direction = {"up": (">", UP), "top": (">", UP), "down": ("<", DOWN), "bottom": ("<", DOWN)}
         stem = name.removesuffix("_always")
@@ -111,27 +112,27 @@ class FuncCode(StateCode):
         default = "" if top else literal(self.constant(self.default, kind)[0])
         base = "" if top else self.value([default], kind).code
 
-        def concrete(at: int, present: str, become: str) -> None:
+        def concrete(at: int, present: str, become: tuple[str, str, str]) -> None:
             """The effect on a known input; `become` says that an absent key is present now."""
             old = self.value([self.word(row, at)], kind).code
-            with out.block(f"if {present}:"), out.block(f"if {c} {sign} {old}:"):
-                out.line(f"{self.word(row, at)} = {word}")
-            with out.block("elif True:" if top else f"elif {c} {sign} {base}:"):
-                out.line(f"{self.word(row, at)} = {word}")
-                out.line(become)
+            with out.when(present), out.when(f"{c} {sign} {old}"):
+                out.assign(self.word(row, at), word)
+            with out.otherwise("True" if top else f"{c} {sign} {base}"):
+                out.assign(self.word(row, at), word)
+                out.assign(*become)
             if always:
-                with out.block("else:"):
-                    out.line(f"{self.word(row, at)} = {default}")
-                    out.line(become)
+                with out.otherwise():
+                    out.assign(self.word(row, at), default)
+                    out.assign(*become)
 
-        out.line(f"{flags} |= {self.layout.touched}")
-        concrete(place, self.has(row), f"{flags} |= {self.layout.present}")
+        out.assign(flags, f"{self.layout.touched}", "|=")
+        concrete(place, self.has(row), (flags, f"{self.layout.present}", "|="))
         at = self._op + 1
-        with out.block(f"if {op} == {SET} or {op} == {DEL}:"):
-            concrete(at, f"{op} == {SET}", f"{op} = {SET}")
+        with out.when(f"{op} == {SET} or {op} == {DEL}"):
+            concrete(at, f"{op} == {SET}", (op, f"{SET}", "="))
         # NaN beats nothing.
-        with out.block(f"elif {c} == {c}:"):
+        with out.otherwise(f"{c} == {c}"):
             old = self.value([self.word(row, at)], kind).code
-            with out.block(f"if {op} == {KEEP} or {c} {sign} {old}:"):
-                out.line(f"{self.word(row, at)} = {word}")
-            out.line(f"{op} = {step}")
+            with out.when(f"{op} == {KEEP} or {c} {sign} {old}"):
+                out.assign(self.word(row, at), word)
+            out.assign(op, f"{step}")

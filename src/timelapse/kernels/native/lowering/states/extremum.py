@@ -23,7 +23,7 @@ class ExtremumCode(ValueLikeCode):
     def drop(self, row: str) -> None:
         if self.views is not None:
             self._push_room()
-            self._out.line(f"empty({self._queue(row)})")
+            self._out.do(f"empty({self._queue(row)})", log=self.ordinal)
         super().drop(row)
 
     def _queue(self, row: str) -> str:
@@ -48,10 +48,10 @@ class ExtremumCode(ValueLikeCode):
                 self._push_room()
                 (word,) = self.words(offered, self.stored)
                 order = f"{1 if largest else -1}, {int(offered.kind == 'float')}"
-                self._out.line(f"enqueue({self._queue(row)}, {word}, {order})")
+                self._out.do(f"enqueue({self._queue(row)}, {word}, {order})", log=self.ordinal)
             old = self.value([self.word(row, self.layout.place)], self.stored)
             sign = ">" if largest else "<"
-            with self._out.block(f"if {self.lacks(row)} or {offered.code} {sign} {old.code}:"):
+            with self._out.when(f"{self.lacks(row)} or {offered.code} {sign} {old.code}"):
                 self.put(row, self.words(offered, self.stored))
         return NONE
 

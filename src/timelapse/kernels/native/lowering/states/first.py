@@ -23,7 +23,7 @@ class FirstCode(ValueLikeCode):
         new = self.words(one(given.get("value"), f"{self.spec.name}.add()"), self.kind)
         if self.mode != "ignored":
             row = self.claim(words)
-            with self._out.block(f"if {self.lacks(row)}:"):
+            with self._out.when(self.lacks(row)):
                 self.put(row, new)
         return NONE
 

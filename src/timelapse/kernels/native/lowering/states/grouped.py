@@ -8,8 +8,13 @@ from __future__ import annotations
 
 import ast
 
+from timelapse.kernels.native.lowering.form import Key
 from timelapse.kernels.native.lowering.states.base import StateCode, one
-from timelapse.kernels.native.lowering.values import Refused, Value
+from timelapse.kernels.native.lowering.values import (
+    Refused,
+    Value,
+    whole,
+)
 from timelapse.kernels.native.memory.layout import LINKED, value_words
 from timelapse.kernels.native.memory.linking import DROPPED, NEXT
 from timelapse.kernels.native.unit import LINKS
@@ -19,7 +24,7 @@ from timelapse.model.types import TupleType, ValueType
 class Paired(StateCode):
     """Keys are pairs of a declared key and what stands under it; stored are the parts of both."""
 
-    def key(self, key: Value | None) -> str:
+    def key(self, key: Value | None) -> Key:
         if key is None:
             raise Refused(f"{self.spec.name} used without a key")
         key = self._certain(key)
@@ -63,7 +68,7 @@ class Listed(Paired):
             layout.width - outer + layout.size,
         )
 
-    def _declared(self, hidden: StateCode, key: Value) -> str:
+    def _declared(self, hidden: StateCode, key: Value) -> Key:
         """The words of a declared key."""
         try:
             return hidden.key(key)
@@ -94,9 +99,9 @@ class Listed(Paired):
         with out.rounds(count) as n:
             row = out.temp("int", f"{first} + {n}").code
             inner = [out.temp("int", f"listed[{row}, {w}]").code for w in range(self.layout.width - outer)]
-            self.drop(self.find(", ".join([words, *inner])))
-        with out.block(f"if {count} != 0:"):
-            out.line(f"linked{self.ordinal}[{DROPPED}] = 1")
+            self.drop(self.find((*words, *inner)))
+        with out.when(f"{count} != 0"):
+            out.assign(f"linked{self.ordinal}[{DROPPED}]", "1")
             if self.spec.name in self._pass.counted:
                 self._pass.members_of(self.spec).change(key, ast.Sub(), lambda: Value("int", count))
 
@@ -107,24 +112,24 @@ class Listed(Paired):
         counted = self._pass.members_of(self.spec)
         if self.mode == "ignored":
             counted.key(key)
-            return Value("int", "0", const=0)
+            return whole(0)
         return counted.get(key)
 
     def _link(self, key: Value | None, row: str) -> None:
         """A row that is written may be of a pair that was never there: it goes to the list of what stands under its key."""
         out, i = self._out, self.ordinal
         heads = self._pass.heads_of(self.spec)
-        with out.block(f"if {self.flags(row)} & {LINKED} == 0:"):
+        with out.when(f"{self.flags(row)} & {LINKED} == 0"):
             out.leave_if(f"linked{i}[{NEXT}] >= nodes{i}.shape[0]", LINKS)
             head = heads.claim(heads.key(self._outer(key)))
             heads.save(head)
             self.save(row)
             given = f"{heads.table}, {head}, N{heads.layout.place}, {self.table}, {row}, N{self.layout.width}"
-            out.line(f"link(nodes{i}, linked{i}, {given})")
+            out.do(f"link(nodes{i}, linked{i}, {given})")
 
     def _comes(self, key: Value | None, row: str) -> None:
         if self.spec.name in self._pass.counted:
-            with self._out.block(f"if {self.lacks(row)}:"):
+            with self._out.when(self.lacks(row)):
                 self._pass.members_of(self.spec).change(self._outer(key), ast.Add(), single)
         if self.spec.name in self._pass.indexed:
             self._link(key, row)
@@ -134,7 +139,7 @@ class Listed(Paired):
         if self.spec.name in self._pass.counted:
             self._pass.members_of(self.spec).change(self._outer(key), ast.Sub(), single)
         if self.spec.name in self._pass.indexed:
-            self._out.line(f"linked{self.ordinal}[{DROPPED}] = 1")
+            self._out.assign(f"linked{self.ordinal}[{DROPPED}]", "1")
         super()._goes(key, row)
 
     def _outer(self, key: Value | None) -> Value:
@@ -143,4 +148,4 @@ class Listed(Paired):
 
 def single() -> Value:
     """The number 1."""
-    return Value("int", "1", const=1)
+    return whole(1)

@@ -6,7 +6,13 @@ from typing import Any, ClassVar
 
 from timelapse.kernels.native.lowering.states.base import StateCode, one
 from timelapse.kernels.native.lowering.states.forms import Form
-from timelapse.kernels.native.lowering.values import NONE, Refused, Value, optional
+from timelapse.kernels.native.lowering.values import (
+    NONE,
+    Refused,
+    Value,
+    optional,
+    whole,
+)
 from timelapse.kernels.native.memory.layout import BoundedList
 from timelapse.kinds.listof import ListOf
 
@@ -37,8 +43,8 @@ class ListOfCode(StateCode):
             for i in range(most)
         ]
         name = self._out.name("x")
-        self._out.line(f"{name} = ({', '.join(i.code for i in items)},)")
-        zero = Value("int", "0", const=0)
+        self._out.assign(name, f"({', '.join(i.code for i in items)},)")
+        zero = whole(0)
         return Value("list", name, (zero, count, Value(items[0].kind)), bound=most)
 
     def delete(self, key: Value | None) -> None:
@@ -53,16 +59,16 @@ class ListOfCode(StateCode):
             return self._append(key, one(given.get("value"), f"{self.spec.name}.append()"))
         words = self.key(key)
         if self.mode == "ignored":
-            return Value("int", "0", const=0) if name == "count" else NONE
+            return whole(0) if name == "count" else NONE
         row, place = self.find(words), self.layout.place
         count = self._out.temp("int", self.word(row, place))
         if name == "count":
             return count
         first = self.value([self.word(row, place + 1)], self._kind.inner)
         there = self._out.temp("bool", f"{count.code} != 0")
-        with self._out.block(f"if {there.code}:"):
+        with self._out.when(there.code):
             self.save(row)
-            self._out.line(
+            self._out.do(
                 f"take_oldest({self.table}, {row}, N{place}, N{self._kind.most}, N{self.layout.present})"
             )
         return optional(there.code, first)
@@ -73,8 +79,8 @@ class ListOfCode(StateCode):
         elif effect == "_e_del" and not args:
             row, layout = self.claim(self.key(key)), self.layout
             self.save(row)
-            self._out.line(f"drop({self.table}, {row}, N{layout.place}, N{layout.size}, N{layout.present})")
-            self._out.line(f"{self.flags(row)} |= {layout.present}")
+            self._out.do(f"drop({self.table}, {row}, N{layout.place}, N{layout.size}, N{layout.present})")
+            self._out.assign(self.flags(row), f"{layout.present}", "|=")
         else:
             raise Refused(f"{self.spec.name}.{effect}()")
 
@@ -100,8 +106,8 @@ class ListOfCode(StateCode):
         row = self.claim(words)
         self.save(row)
         given = f"{self.table}, {row}, N{self.layout.place}, N{self._kind.most}, {word}"
-        self._out.line(f"push_newest({given})")
-        self._out.line(f"{self.flags(row)} |= {flags}")
+        self._out.do(f"push_newest({given})")
+        self._out.assign(self.flags(row), f"{flags}", "|=")
 
 
 def stored_list(stored: Any, name: str) -> BoundedList:

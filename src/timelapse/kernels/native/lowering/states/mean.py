@@ -8,10 +8,18 @@ from functools import partial
 from typing import ClassVar
 
 from timelapse.kernels.native.lowering.expressions import arithmetic, fitting
+from timelapse.kernels.native.lowering.form import Key
 from timelapse.kernels.native.lowering.states.base import StateCode, one
 from timelapse.kernels.native.lowering.states.forms import Form
 from timelapse.kernels.native.lowering.states.sliding import View
-from timelapse.kernels.native.lowering.values import NONE, NOT_CONSTANT, Refused, Value, decimal_kind
+from timelapse.kernels.native.lowering.values import (
+    NONE,
+    NOT_CONSTANT,
+    Refused,
+    Value,
+    decimal_kind,
+    whole,
+)
 from timelapse.kernels.native.windows import MODERATE
 from timelapse.kinds.mean import NUMBER, SUM, Mean
 from timelapse.kinds.sum import SCALE
@@ -76,7 +84,7 @@ class MeanCode(StateCode):
         op: ast.operator = ast.Add() if name == "add" else ast.Sub()
         if name == "remove":
             self._only_added("remove()")
-        for part, n in ((SUM, value), (NUMBER, Value("int", "1", const=1))):
+        for part, n in ((SUM, value), (NUMBER, whole(1))):
             words = self._words_of(key, part)
             if self.mode == "ignored":
                 continue
@@ -105,7 +113,7 @@ class MeanCode(StateCode):
             row = self.claim(self._words_of(key, part))
             self.put_word(row, f"{self.word(row, self.layout.place)} {sign} {n}", self.has(row))
 
-    def _words_of(self, key: Value | None, part: int) -> str:
+    def _words_of(self, key: Value | None, part: int) -> Key:
         return self.key(self._key_of(key, part))
 
     def _key_of(self, key: Value | None, part: int) -> Value:
@@ -115,12 +123,12 @@ class MeanCode(StateCode):
         if scalar == (key.kind == "tuple"):
             raise Refused(f"a key of {self.spec.name} of another type")
         parts = (key,) if scalar else key.items
-        return Value("tuple", items=(*parts, Value("int", f"({part})", const=part)))
+        return Value("tuple", items=(*parts, whole(part)))
 
     def _part(self, key: Value | None, part: int) -> Value:
         words = self._words_of(key, part)
         if not self.known():
-            return Value("int", "0", const=0)
+            return whole(0)
         return self._out.temp("int", self.word(self.find(words), self.layout.place))
 
     def _mean(self, key: Value | None, default: Value) -> Value:
@@ -136,7 +144,7 @@ class MeanCode(StateCode):
         """The mean: of decimals the sum is in units, and exact only as long as both are floats without rounding."""
         places = self.spec.option(SCALE)
         if places is not None:
-            unit = Value("int", f"({10**places})", const=10**places)
+            unit = whole(10**places)
             number = arithmetic(self._out, ast.Mult(), number, unit)
         return arithmetic(self._out, ast.Div(), total, number)
 

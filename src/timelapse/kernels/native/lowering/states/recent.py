@@ -10,7 +10,15 @@ from timelapse.kernels.native.lowering.expressions import arithmetic
 from timelapse.kernels.native.lowering.states.base import StateCode, one
 from timelapse.kernels.native.lowering.states.forms import Form
 from timelapse.kernels.native.lowering.states.listof import ListOfCode
-from timelapse.kernels.native.lowering.values import NONE, NOT_CONSTANT, Refused, Value, decimal_kind, kind_of
+from timelapse.kernels.native.lowering.values import (
+    NONE,
+    NOT_CONSTANT,
+    Refused,
+    Value,
+    decimal_kind,
+    kind_of,
+    whole,
+)
 from timelapse.kernels.native.memory.layout import LONGEST_LIST, BoundedList
 from timelapse.kinds.recent import Recent, limit_of, places_of
 from timelapse.model.types import FLOAT, ValueType
@@ -45,7 +53,7 @@ class RecentCode(ListOfCode):
             return self._append(key, one(given.get("value"), f"{self.spec.name}.add()"))
         words = self.key(key)
         if self.mode == "ignored":
-            nothing = Value("int", "0", const=0) if name == "count" else self._number("0", 0)
+            nothing = whole(0) if name == "count" else self._number("0", 0)
             return nothing if name in ("count", "sum") else given.get("default", NONE)
         row = self.find(words)
         count = self._out.temp("int", self.word(row, self.layout.place))
@@ -84,17 +92,15 @@ class RecentCode(ListOfCode):
     def _sum(self, row: str, count: Value) -> Value:
         out, first = self._out, self.layout.place + 1
         total, at = out.name("x"), out.name("i")
-        out.line(f"{total} = {'0.0' if self._item == FLOAT else 'np.int64(0)'}")
-        with out.block(f"for {at} in range({first}, {first} + {count.code}):"):
-            out.line(f"{total} += {self._coded(f'{self.table}[{row}, {at}]')}")
+        out.assign(total, f"{'0.0' if self._item == FLOAT else 'np.int64(0)'}")
+        with out.each(at, f"{first}, {first} + {count.code}"):
+            out.assign(total, f"{self._coded(f'{self.table}[{row}, {at}]')}", "+=")
         return self._number(total)
 
     def _mean(self, row: str, count: Value) -> Value:
         total, places = self._sum(row, count), places_of(self.spec)
         if places is not None:
-            count = arithmetic(
-                self._out, ast.Mult(), count, Value("int", f"({10**places})", const=10**places)
-            )
+            count = arithmetic(self._out, ast.Mult(), count, whole(10**places))
         total = total if self._item == FLOAT else Value("int", total.code)
         return arithmetic(self._out, ast.Div(), total, count)
 
@@ -102,11 +108,11 @@ class RecentCode(ListOfCode):
         """The first value that no other beats."""
         out, first = self._out, self.layout.place + 1
         best, at = out.name("x"), out.name("i")
-        out.line(f"{best} = {self._coded(self.word(row, first))}")
-        with out.block(f"for {at} in range({first + 1}, {first} + {count.code}):"):
+        out.assign(best, f"{self._coded(self.word(row, first))}")
+        with out.each(at, f"{first + 1}, {first} + {count.code}"):
             other = self._coded(f"{self.table}[{row}, {at}]")
-            with out.block(f"if {other} {sign} {best}:"):
-                out.line(f"{best} = {other}")
+            with out.when(f"{other} {sign} {best}"):
+                out.assign(best, other)
         return self._number(best)
 
 

@@ -35,7 +35,7 @@ class SetCode(StateCode):
         else:
             # Where there are windows, also what is not there has a row in the log.
             row = self.find(words) if self.views is None else self.claim(words)
-            with self._out.block(f"if {self.has(row)}:"):
+            with self._out.when(self.has(row)):
                 self._goes(key, row)
                 self._mark(row, False)
             self.stamp(row, present=False)
@@ -48,12 +48,12 @@ class SetCode(StateCode):
         if self.views is not None:
             self._push_room()
             i = self.ordinal
-            self._out.line(f"push(w{i}, k{i}, {self._pass.now}, {row}, N{int(present)})")
+            self._out.do(f"push(w{i}, k{i}, {self._pass.now}, {row}, N{int(present)})", log=self.ordinal)
         self._mark(row, present)
 
     def _mark(self, row: str, present: bool) -> None:
         self.save(row)
-        self._out.line(f"mark({self.table}, {row}, {present}, N{self.layout.present})")
+        self._out.do(f"mark({self.table}, {row}, {present}, N{self.layout.present})")
 
 
 class SetView(View, SetCode):

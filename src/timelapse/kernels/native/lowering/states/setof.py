@@ -40,13 +40,13 @@ class SetOfCode(Listed, SetCode):
 
     def _comes(self, key: Value | None, row: str) -> None:
         for lag, counted in self._counted():
-            with self._out.block(f"if {self.lacks(row)} or {self._stamp(row)} < {self.edge(lag)}:"):
+            with self._out.when(f"{self.lacks(row)} or {self._stamp(row)} < {self.edge(lag)}"):
                 counted.change(self._outer(key), ast.Add(), single)
         super()._comes(key, row)
 
     def _goes(self, key: Value | None, row: str) -> None:
         for lag, counted in self._counted():
-            with self._out.block(f"if {self._stamp(row)} >= {self.edge(lag)}:"):
+            with self._out.when(f"{self._stamp(row)} >= {self.edge(lag)}"):
                 counted.change(self._outer(key), ast.Sub(), single)
         super()._goes(key, row)
 

@@ -6,6 +6,7 @@ import ast
 from collections.abc import Callable
 
 from timelapse.kernels.native.lowering.expressions import arithmetic
+from timelapse.kernels.native.lowering.form import Key
 from timelapse.kernels.native.lowering.states.base import StateCode
 from timelapse.kernels.native.lowering.values import Refused, Value
 
@@ -36,7 +37,7 @@ class View(StateCode):
     def _only_read(self) -> Refused:
         return Refused(f"a view of {self.spec.name} that is written to")
 
-    def _changed(self, words: str) -> Value:
+    def _changed(self, words: Key) -> Value:
         """The integer under a key as of the lag ago, or what it has changed since."""
         assert self.views is not None
         row = self.find(words)

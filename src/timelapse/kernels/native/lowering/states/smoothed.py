@@ -40,11 +40,11 @@ class SmoothedCode(StateCode):
         if self.mode == "ignored":
             return NONE
         row = self.claim(words)
-        with self._out.block(f"if {self.has(row)}:"):
+        with self._out.when(self.has(row)):
             old = self._out.temp("float", f"unbits({self.word(row, self.layout.place)})")
             step = arithmetic(self._out, ast.Mult(), alpha, arithmetic(self._out, ast.Sub(), v, old))
             self.put(row, [f"bits({arithmetic(self._out, ast.Add(), old, step).code})"])
-        with self._out.block("else:"):
+        with self._out.otherwise():
             self.put(row, [f"bits({v.code})"])
         return NONE
 
@@ -94,10 +94,10 @@ class DecayedCode(SmoothedCode):
         if self.mode == "ignored":
             return NONE
         row = self.claim(words)
-        with self._out.block(f"if {self.has(row)}:"):
+        with self._out.when(self.has(row)):
             left = self._left(row)
             self.put(row, [f"bits({left.code} + {v.code})", self._pass.now])
-        with self._out.block("else:"):
+        with self._out.otherwise():
             self.put(row, [f"bits(0.0 + {v.code})", self._pass.now])
         return NONE
 

@@ -127,7 +127,7 @@ class ValueCode(ValueLikeCode):
         if not self.known():
             return self.value(given, self.kind)
         row = self.claim(words)
-        with self._out.block(f"if {self.lacks(row)}:"):
+        with self._out.when(self.lacks(row)):
             self._comes(key, row)
             self.put(row, given)
         return self.read(row)
@@ -138,7 +138,7 @@ class ValueCode(ValueLikeCode):
             return self.missing(self.kind)
         row = self.find(words)
         found = self.read(row)
-        with self._out.block(f"if {self.has(row)}:"):
+        with self._out.when(self.has(row)):
             self._goes(key, row)
             self.drop(row)
         return found
