@@ -34,6 +34,7 @@ from timelapse.run import run_serial
 from timelapse.streaming import loop, saving
 from timelapse.streaming.checkpoints import compact, newest_whole
 from timelapse.streaming.format import Epoch
+from timelapse.streaming.head import Head
 from timelapse.streaming.pack import Pack
 from timelapse.streaming.place import LocalPlace
 from timelapse.streaming.reading import Reading
@@ -281,6 +282,30 @@ def test_texts_of_the_past_are_forgotten(tmp_path: Path, monkeypatch: pytest.Mon
         assert run.compiled
     assert run.digest == run_serial(Words, words).digest
     assert any("loaded anew" in text for text in told)
+
+
+def test_it_goes_on_where_it_cannot_be_loaded_anew(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    push, told = tl.Push(), list[str]()
+
+    def renew(head: Head) -> bool:
+        raise StorageError("nothing is answered", code="TL935")
+
+    class Heard(Silent):
+        def note(self, text: str) -> None:
+            told.append(text)
+
+    monkeypatch.setattr(Head, "renew", renew)
+    words = [Word(text=f"{n % 7}", ts=n) for n in range(40)]
+    with tl.live(
+        Words, {Word: push}, tmp_path / "out", checkpoint="1ms", lateness="0s", progress=Heard(), **FAST
+    ) as run:
+        for at in range(0, 40, 20):
+            push.send(words[at : at + 20])
+            run.until(lambda e, at=at: e.end_seq >= at + 19)  # type: ignore[misc]
+        push.close()
+        run.wait(60)
+    assert run.digest == run_serial(Words, words).digest
+    assert any("not loaded anew" in text for text in told)
 
 
 def test_many_checkpoints_and_files(tmp_path: Path) -> None:

@@ -95,6 +95,28 @@ def test_who_takes_over_goes_on_from_a_checkpoint_that_is_there(seed: int) -> No
     assert compact(place, as_program(HeadPlain)) is not None
 
 
+def test_no_checkpoint_is_written_of_an_epoch_that_has_one() -> None:
+    """However long no rows come, there are no more files; also where a process goes on that stands there."""
+    rng = random.Random(1)
+    world, disk = World.of(rng, 40, 0), Disk()
+    place: Any = SimulatedPlace(disk, rng)
+    head = opened(place, as_program(HeadPlain), Rules(), [])
+    declare(head, world)
+    for _ in range(3):
+        while head.epoch(world.batches({at: p.position for at, p in head.partitions.items()}), 1_000) is None:
+            pass
+    assert head.checkpoint() is not None
+    assert head.checkpoint() is None
+    assert head.saving() is None
+    again = opened(place, as_program(HeadPlain), Rules(), [])
+    assert again.checkpoint() is None
+    assert again.basis()().complete == again.complete
+    while again.epoch(world.batches({at: p.position for at, p in again.partitions.items()}), 1_000) is None:
+        pass
+    assert again.checkpoint() is not None
+    assert again.checkpoint() is None
+
+
 def test_it_takes_over_when_the_other_is_killed(tmp_path: Path) -> None:
     folder, out = tmp_path / "hits", tmp_path / "out"
     folder.mkdir()

@@ -157,6 +157,7 @@ class Recovery:
             made.earlier = put_out(self._place, chain.read_about(self._place, self._changed))
         if found is not None:
             made.checkpoint, made.changes, made.noted = found.name, found.changes, found.noted
+            made.reached = found.about.epoch
         return made
 
     def stand(
@@ -231,7 +232,7 @@ class Recovery:
             )  # fmt: skip
 
         return replace(
-            running, opened=Closed(stand, make, given_up, before.compiled, before.why_python), checkpoint="", changes=0,
+            running, opened=Closed(stand, make, given_up, before.compiled, before.why_python), checkpoint="", reached=0, changes=0,
             whole=(number, stand), unsaved=[], written=None, parts=None,
         )  # fmt: skip
 

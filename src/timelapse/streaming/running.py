@@ -54,6 +54,8 @@ class Running:
     first: int
     """The seq from which it ran."""
     checkpoint: str = ""
+    reached: int = 0
+    """The epoch at whose end that is."""
     changes: int = 0
     """How many checkpoints there are since a whole one."""
     noted: tuple[int, list[tuple[int, str]]] = (0, [])
@@ -143,9 +145,14 @@ class Running:
         """A checkpoint was written, or as much of it as could be: the next one has what this one lacks."""
         if saving.base:
             self.checkpoint, self.noted = saving.base
-            self.whole, self.changes = None, 0
+            self.reached, self.whole, self.changes = self.noted[0], None, 0
         if saving.name:
-            self.checkpoint, self.changes = saving.name, self.changes + 1
+            assert saving.changes is not None
+            self.checkpoint, self.reached, self.changes = (
+                saving.name,
+                saving.changes[0].epoch,
+                self.changes + 1,
+            )
             self.written = None
         self._take_back()
 

@@ -88,10 +88,8 @@ class Saver:
         error, self._writing, self._error = self._error, None, None
         with lock:
             name = self._saving.done()
-            if error is None and head.renew():
-                self._progress.note(
-                    "the program was loaded anew from its checkpoint, to forget texts of the past"
-                )
+            if error is None:
+                self._renew(head)
         if isinstance(error, OSError | StorageError):
             self._failed(error)
             return
@@ -103,6 +101,15 @@ class Saver:
                 target=self._compact, args=(head, name), name="timelapse-compact", daemon=True
             )
             self._compacting.start()
+
+    def _renew(self, head: Head) -> None:
+        try:
+            if head.renew():
+                self._progress.note(
+                    "the program was loaded anew from its checkpoint, to forget texts of the past"
+                )
+        except (OSError, StorageError) as error:
+            self._progress.note(f"the program was not loaded anew from its checkpoint: {error}")
 
     def _failed(self, error: OSError | StorageError) -> None:
         self._progress.note(f"a checkpoint was not written, the next one will have it: {error}")
