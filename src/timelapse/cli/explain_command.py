@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from timelapse.cli.explain_native import print_native
 from timelapse.cli.options import Json, ProgramArg, Sets, examples
 from timelapse.cli.writes import file_of
 
@@ -23,6 +24,7 @@ def register(app: typer.Typer) -> None:
             "timelapse explain rules.py:Antispam",
             "timelapse explain rules.py:Antispam logs/oct --svg plan.svg",
             "timelapse explain rules.py:Antispam logs/oct --plan",
+            "timelapse explain rules.py:Antispam --native",
             "timelapse explain rules.py:Antispam logs/oct --scale 1,2,4,8,16",
             "timelapse explain rules.py:Antispam logs/oct --critical-path",
             "timelapse explain rules.py:Antispam --max-strategy scan  # for CI: exit 1 when a state would be slower",
@@ -57,6 +59,13 @@ def explain(
     plan: Annotated[
         bool,
         typer.Option("--plan", help="Only the passes: what is compiled, what is not and why, the costs."),
+    ] = False,
+    native: Annotated[
+        bool,
+        typer.Option(
+            "--native",
+            help="What the native compiler makes of each pass: its form, by type of event, and the source that Numba compiles.",
+        ),
     ] = False,
     scale: Annotated[
         str | None,
@@ -99,6 +108,9 @@ def explain(
         print_critical_path(made, opened, events, asked=critical_path, as_json=as_json)
         return
     found = make_explanation(made, opened, slices=slices, cores=cores)
+    if native:
+        print_native(made, found.plan, as_json=as_json)
+        return
     # what this command has taken until here (start, loading, planning) a replay takes as well
     found = replace(found, process=round(time.process_time(), 2))
     if svg is not None:

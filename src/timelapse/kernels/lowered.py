@@ -16,6 +16,7 @@ from timelapse.model.identity import Identity, identity_of, params_identity
 from timelapse.model.program import Program, spec_of
 
 if TYPE_CHECKING:
+    from timelapse.kernels.native.lowering.showing import Shown
     from timelapse.kernels.native.unit import Unit
 
 _MOST_PROGRAMS, _MOST_UNITS = 64, 64
@@ -94,13 +95,26 @@ def _same(one: PassProgram, other: PassProgram) -> bool:
 
 @roomy
 def _lower(program: Program, work: PassProgram, *, final: bool) -> Unit:
-    if not final and (found := kept_whole(program, work)):
-        raise refused()(f"the rows of windows ({', '.join(sorted(found))}) are found as Python")
     from timelapse.kernels.native.lowering.lower import lowered
 
-    if not final:  # what is shared out among tasks is filtered before it gets to them
-        work = replace(work, by_key=None)
-    return lowered(program, work, final=final)
+    return lowered(program, _of_task(program, work, final=final), final=final)
+
+
+@roomy
+def shown_pass(program: Program, work: PassProgram, *, final: bool) -> Shown:
+    """The compiler's form of a pass, and the source that it makes. Raises what `refused` gives where it does not compile."""
+    from timelapse.kernels.native.lowering.showing import shown
+
+    return shown(program, _of_task(program, work, final=final), final=final)
+
+
+def _of_task(program: Program, work: PassProgram, *, final: bool) -> PassProgram:
+    """The pass as a task runs it."""
+    if final:
+        return work
+    if found := kept_whole(program, work):
+        raise refused()(f"the rows of windows ({', '.join(sorted(found))}) are found as Python")
+    return replace(work, by_key=None)  # what is shared out among tasks is filtered before it gets to them
 
 
 def viewed(work: PassProgram) -> set[str]:

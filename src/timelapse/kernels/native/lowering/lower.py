@@ -9,7 +9,7 @@ A slice's events come as columns per type and as one array that tells each event
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 
 from timelapse.analysis.result import PassHandler, PassProgram
@@ -48,22 +48,27 @@ from timelapse.kernels.native.windows import KEPT, USED
 from timelapse.kinds.grouped import Grouped
 from timelapse.model.program import Program, spec_of
 
+Show = Callable[[Unit, str, Sequence[Node]], None]
+"""Called with what is made, a type of event and its code, once nothing is left in it that is not needed."""
 
-def lowered(program: Program, work: PassProgram, *, final: bool) -> Unit:
+
+def lowered(program: Program, work: PassProgram, *, final: bool, show: Show | None = None) -> Unit:
     """A pass as source, with a table for states that are used under the same keys. Raises Refused.
 
     Handlers of ticks run as Python, all of them, where one of them cannot be compiled, and there are others.
     """
     try:
-        return _lowered(program, work, final=final)
+        return _lowered(program, work, final=final, show=show)
     except Refused:
         ticking = {h.name for h in spec_of(program).handlers if h.every is not None}
         if len({h.name in ticking for h in work.handlers}) < 2:
             raise
-    return _lowered(program, work, final=final, ticks_apart=True)
+    return _lowered(program, work, final=final, ticks_apart=True, show=show)
 
 
-def _lowered(program: Program, work: PassProgram, *, final: bool, ticks_apart: bool = False) -> Unit:
+def _lowered(
+    program: Program, work: PassProgram, *, final: bool, ticks_apart: bool = False, show: Show | None = None
+) -> Unit:
     """It is written once to see which states share a table, which counters are steady and of which SetOfs the members are
     counted or listed, and then knowing that."""
     alone = Lowering(program, work, final=final, ticks_apart=ticks_apart)
@@ -72,12 +77,12 @@ def _lowered(program: Program, work: PassProgram, *, final: bool, ticks_apart: b
     steady = alone.steady_counters()
     counted, indexed = list(alone.unit.counted), list(alone.unit.indexed)
     if not tables and not steady and not counted and not indexed:
-        return alone.finish()
+        return alone.finish(show)
     again = Lowering(
         program, work, final=final, ticks_apart=ticks_apart, tables=tables, steady=steady, counted=counted,
         indexed=indexed,
     )  # fmt: skip
-    return again.run()
+    return again.run(show)
 
 
 class Lowering:
@@ -113,10 +118,10 @@ class Lowering:
 
     # --- writing ----------------------------------------------------------------------------------
 
-    def run(self) -> Unit:
+    def run(self, show: Show | None = None) -> Unit:
         """Write everything."""
         self.write()
-        return self.finish()
+        return self.finish(show)
 
     def write(self) -> None:
         """Write the handlers of each event. What is used how is known then."""
@@ -208,7 +213,7 @@ class Lowering:
 
     # --- putting it together ----------------------------------------------------------------------
 
-    def finish(self) -> Unit:
+    def finish(self, show: Show | None = None) -> Unit:
         """Put the function together."""
         unit, filled = self.unit, frozenset(self._code.filled)
         after = About(filled, exits_follow=any(may_leave(body, filled) for body in self._following))
@@ -216,6 +221,12 @@ class Lowering:
         following = [through(SHORTER, body, after) for body in self._following]
         bodies = [through(SHORTER, body, about) for body, about in zip(self._bodies, of_log, strict=True)]
         self._count([*bodies, *following])
+        if show is not None:
+            sent = [f"{event.__name__}, sent" for event in self._ctx.sent]
+            for name, body in zip(
+                [*map(unit.table_of, range(len(unit.events))), *sent], [*bodies, *following], strict=True
+            ):
+                show(unit, name, body)
         unit.rejects = bool(self._ctx.rejections)
         unit.takes = bool(unit.raising) or (self._ctx.work.takes_out and bool(unit.later))
         following = [through(WRITTEN, body, after) for body in following]

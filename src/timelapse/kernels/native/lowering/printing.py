@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 
 from timelapse.kernels.native.lowering.form import (
     Assign,
@@ -22,46 +22,48 @@ from timelapse.kernels.native.lowering.form import (
 )
 
 
-def printed(body: Iterable[Node], indent: int) -> list[str]:
-    """The lines of statements. What `Occupy`, `look` and `own` stand for must have been written out (rows.py)."""
-    return [line for node in body for line in _lines(node, "    " * indent, indent)]
+def printed(body: Iterable[Node], indent: int, line: Callable[[Node], str] | None = None) -> list[str]:
+    """The lines of statements. What `Occupy`, `look` and `own` stand for must have been written out (rows.py), unless `line` prints
+    statements that are no branch or loop in another way."""
+    return [text for node in body for text in _lines(node, "    " * indent, indent, line or line_of)]
 
 
-def _lines(node: Node, pad: str, indent: int) -> Iterator[str]:
+def _lines(node: Node, pad: str, indent: int, line: Callable[[Node], str]) -> Iterator[str]:
     match node:
         case If():
-            yield from _branch(node, "if", pad, indent)
+            yield from _branch(node, "if", pad, indent, line)
         case While(test=test, body=body):
             yield f"{pad}while {test}:"
-            yield from _inner(body, pad, indent)
+            yield from _inner(body, pad, indent, line)
         case For(counter=counter, over=over, body=body):
             yield f"{pad}for {counter} in range({over}):"
-            yield from _inner(body, pad, indent)
+            yield from _inner(body, pad, indent, line)
         case Room(reason=reason):
             yield f"{pad}if {node.test}:"
             yield f"{pad}    return left(j, u, N{reason})"
         case _:
-            yield pad + _line(node)
+            yield pad + line(node)
 
 
-def _branch(node: If, word: str, pad: str, indent: int) -> Iterator[str]:
+def _branch(node: If, word: str, pad: str, indent: int, line: Callable[[Node], str]) -> Iterator[str]:
     yield f"{pad}{word} {node.test}:"
-    yield from _inner(node.body, pad, indent)
+    yield from _inner(node.body, pad, indent, line)
     match node.orelse:
         case [If() as other] if node.chained:
-            yield from _branch(other, "elif", pad, indent)
+            yield from _branch(other, "elif", pad, indent, line)
         case [*_] as other if other:
             yield f"{pad}else:"
-            yield from _inner(other, pad, indent)
+            yield from _inner(other, pad, indent, line)
 
 
-def _inner(body: list[Node], pad: str, indent: int) -> Iterator[str]:
+def _inner(body: list[Node], pad: str, indent: int, line: Callable[[Node], str]) -> Iterator[str]:
     if not body:
         yield f"{pad}    pass"
-    yield from printed(body, indent + 1)
+    yield from printed(body, indent + 1, line)
 
 
-def _line(node: Node) -> str:
+def line_of(node: Node) -> str:
+    """A statement that is no branch or loop, as source."""
     match node:
         case Assign(target=target, code=code, op=op):
             return f"{target} {op} {code}"
