@@ -195,7 +195,35 @@ class Looking(tl.Program):
         self.emit(Out(who=len(self.seen.last(12).items()), total=self.level.ago(6)[1]))
 
 
-PROGRAMS = [Chains, Timers, Groups, Looking]
+class Refused(tl.Program):
+    """Steps that are rejected when they have set timers again, once or twice, and cancelled some."""
+
+    total: tl.Counter[int]
+
+    @tl.on(Move)
+    def go(self, m: Move) -> None:
+        self.total[m.who] += m.amount
+        self.send(Nudge(who=m.who, left=m.amount), after=3 + m.amount, key=m.amount)
+        if m.amount == 2:
+            self.send(Nudge(who=m.who, left=1), after=6, key=2)
+        if m.amount == 3:
+            self.cancel(Nudge, key=1)
+        if self.total[m.who] % 3 == 1:
+            self.reject("one")
+
+    @tl.on(Nudge)
+    def nudge(self, n: Nudge) -> None:
+        self.emit(Out(who=n.who, total=self.total[n.who]))
+        if self.total[n.who] % 5 == 4:
+            raise Fail(f"{n.left}")
+        self.total[n.who] += 1
+        if n.left:
+            self.send(Nudge(who=n.who, left=n.left - 1), after=2, key=1)
+        if self.total[n.who] % 4 == 2:
+            self.reject("two")
+
+
+PROGRAMS = [Chains, Timers, Groups, Looking, Refused]
 
 
 def log_of(rng: random.Random, count: int, people: int = 3) -> list[tl.Event]:

@@ -141,11 +141,15 @@ class NotedAgenda(Agenda):
         self.set.append((self._timers, timer, self._timers.get(timer, ABSENT)))
 
     def undo(self) -> None:
-        for dated in self.dates:
+        super().undo()
+        for (
+            dated
+        ) in self.dates:  # behind that: it has brought back those, too, that the step itself took back
             dated.alive = False
             if self._timers.get(dated.timer) is dated:
                 del self._timers[dated.timer]
-        super().undo()
+        went_off = bool(self.set) and self.set[0][2] is self.current
+        del self.set[went_off:]  # the step has written no timer, but the one that it stems from is gone
 
     def writes_due(self, at: int) -> Iterator[Dated]:
         return self._due(super().writes_due(at)) if self.writes else iter(())
