@@ -193,6 +193,15 @@ PACKAGE = SRC / "timelapse"
 _NAMED = re.compile(r"`((?:[a-z_]+/)*[a-z_]+\.py|(?:[a-z_]+/)+)`")
 
 
+def test_the_native_compiler_reads_no_code_by_regular_expressions() -> None:
+    """What a statement does is said by its node (form.py). `guess.py` and `closing.py` know what handlers call."""
+    lowering = PACKAGE / "kernels" / "native" / "lowering"
+    reading = {
+        i.module for m, p in _modules() if lowering in p.parents for i in _imports(m, p) if i.target == "re"
+    }
+    assert reading == {f"timelapse.kernels.native.lowering.{name}" for name in ("closing", "guess")}
+
+
 def test_files_that_are_named_exist() -> None:
     """In docs/architecture.md, and in the guides that rooms begin with."""
     wrong = []

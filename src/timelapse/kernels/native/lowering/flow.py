@@ -7,11 +7,11 @@ named when all are known, and `Moves` in the code become assignments to them.
 
 from __future__ import annotations
 
-import re
+import ast
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from timelapse.kernels.native.lowering.form import Assign, Node, names_in
+from timelapse.kernels.native.lowering.form import Assign, Node, names_in, parsed
 from timelapse.kernels.native.lowering.values import NOT_CONSTANT, Env, Value, common, fitted
 from timelapse.model.events import Record
 
@@ -116,9 +116,20 @@ class Widened(Exception):
 
 def is_name(value: Value) -> bool:
     """Whether the code of a scalar is a name, or an element of one."""
-    return bool(re.fullmatch(r"[\w\[\]]+", value.code))
+    return _is_element(parsed(value.code), most=None)
 
 
 def is_simple(value: Value) -> bool:
     """Whether the code of a scalar costs nothing to repeat."""
-    return value.const is not NOT_CONSTANT or bool(re.fullmatch(r"\w+(\[\w+\])?", value.code))
+    return value.const is not NOT_CONSTANT or _is_element(parsed(value.code), most=1)
+
+
+def _is_element(code: ast.expr, most: int | None) -> bool:
+    """Whether an expression is a name or a number, or an element of one at such a place. `most`: of elements of elements, so many."""
+    match code:
+        case ast.Name() | ast.Constant(value=int()):
+            return True
+        case ast.Subscript(value=value, slice=place):
+            less = None if most is None else most - 1
+            return most != 0 and _is_element(value, less) and _is_element(place, less)
+    return False

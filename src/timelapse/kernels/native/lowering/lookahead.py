@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import ast
 import copy
-import re
 from collections.abc import Iterable, Sequence
 
 from timelapse.kernels.native.lowering.form import (
@@ -25,13 +24,13 @@ from timelapse.kernels.native.lowering.form import (
     assigned_in,
     parsed,
 )
+from timelapse.kernels.native.lowering.values import number_of
 from timelapse.kernels.native.lowering.wide import WIDTHS
 
 _ROWS, _LEAST = 16, 3
 """About so many rows are on their way at a time, and of so many events of the same type ahead at least. On large tables that takes
 half the time that none takes; with one look-up per event 16 events ahead take a quarter less than three."""
 _NUMBERS = {"int64", "uint64", "float64"}
-_KNOWN = re.compile(r"(p_\w+|ONE|[NM]\d+|INT64_MIN)$")
 _PLAIN = (
     ast.Add,
     ast.Sub,
@@ -134,7 +133,7 @@ class _Finder:
             case ast.Constant(value=bool() | int() | float()):
                 return node
             case ast.Name(id=name):
-                return env.get(name, node if _KNOWN.match(name) else None)
+                return env.get(name, node if _is_known(name) else None)
             case ast.Subscript(value=ast.Name(), slice=ast.Name(id=row)) if row == self._row:
                 return ast.Subscript(node.value, ast.Name("later", ast.Load()), ast.Load())
             case ast.BinOp(op=op) if isinstance(op, _PLAIN):
@@ -159,6 +158,11 @@ class _Finder:
                 continue
             setattr(made, field, new)
         return made
+
+
+def _is_known(name: str) -> bool:
+    """Whether a name stands for the same value all through the function."""
+    return name.startswith("p_") or name in ("ONE", "INT64_MIN") or number_of(name) is not None
 
 
 def _small(node: ast.expr) -> bool:
