@@ -145,3 +145,25 @@ def test_an_append_leaves_out_files_that_the_log_has(tmp_path: Path) -> None:
     assert (wrong.code, "--again is for --append" in wrong.err) == (2, True)
     gone = cli("ingest", rules, log, f"Pay={raw}/3*.csv", "--append")
     assert (gone.code, "3*.csv" in gone.err) == (2, True)
+
+
+def test_an_append_takes_rows_of_other_times_from_a_file_that_the_log_has(tmp_path: Path) -> None:
+    rules, log, raw = tmp_path / "rules.py", tmp_path / "log", tmp_path / "raw.csv"
+    rules.write_text(RULES)
+    raw.write_text("ts,a\n" + "".join(f"2026-10-0{day}T12:00:00Z,{day}\n" for day in range(1, 6)))
+
+    def added(*times: str) -> int:
+        exists = log.exists()
+        before = tl.Log.open(log).count if exists else 0
+        shown = cli("ingest", rules, log, f"Pay={raw}", *times, *(["--append"] if exists else []))
+        assert shown.code == 0, shown.err
+        count = tl.Log.open(log).count - before
+        assert ("nothing new" in shown.out) is (count == 0)
+        return count
+
+    assert added("--from", "2026-10-01", "--to", "2026-10-03") == 2
+    assert added("--from", "2026-10-01", "--to", "2026-10-02") == 0
+    assert added("--from", "2026-10-03", "--to", "2026-10-05") == 2
+    assert added("--from", "2026-10-02", "--to", "2026-10-04") == 0
+    assert added("--from", "2026-10-05") == 1
+    assert added("--from", "2026-10-01") == 0

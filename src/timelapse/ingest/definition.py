@@ -193,7 +193,7 @@ def not_taken(
 ) -> tuple[dict[str, list[Source]], list[str]]:
     """The sources without the files (of tables: parts) that these ingests took in as they are now, and these files. Those without any are left out.
 
-    A file of the same name with other content stays: an append adds it.
+    A file of the same name with other content stays: an append adds it. So does one of which rows of other times were taken.
     """
     taken = Taken(ingests)
     left: dict[str, list[Source]] = {}
@@ -204,7 +204,11 @@ def not_taken(
                 left.setdefault(name, []).append(source)
                 continue
             files, data, _ = _listed(source)
-            known = [f.path for f in files if (n := taken.files.get((name, f.path))) and is_same(f, *n)]
+            known = [
+                f.path for f in files
+                if (n := taken.files.get((name, f.path))) and is_same(f, *n)
+                and taken.has_times((name, f.path), *source.window)
+            ]  # fmt: skip
             same += known
             new = [f.path for f in files if f.path not in set(known)]
             if new or not files:  # of no files whoever reads them says so

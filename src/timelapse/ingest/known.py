@@ -18,6 +18,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from timelapse.errors import IngestError, LogError, Place
+from timelapse.ids import INT64_MAX, INT64_MIN
 from timelapse.ingest.files import SourceFile
 from timelapse.log.beside import FILE, files_of
 from timelapse.log.manifest import IngestEntry, Manifest
@@ -84,20 +85,30 @@ def _hash(print_: str | None) -> str:
     return (print_ or "").rpartition(" ")[2]
 
 
+def _span(since: int | None, before: int | None) -> tuple[int, int]:
+    return INT64_MIN if since is None else since, INT64_MAX if before is None else before
+
+
 class Taken:
     """The files that a log has, by type and path, with their sizes and prints."""
 
     def __init__(self, ingests: Sequence[IngestEntry]) -> None:
         self.files: dict[tuple[str, str], tuple[int, str | None]] = {}
         self._positions: dict[tuple[str, str], int] = {}
+        self._spans: dict[tuple[str, str], list[tuple[int, int]]] = {}
         self._left_out: dict[str, int] = {}
         for entry in ingests:
             gone = {path for path in entry.replaced if not any(path in s.taken for s in entry.sources)}
             for key in [key for key in self.files if key[1] in gone]:
                 del self.files[key]  # its table does not have it any more
             for source in entry.sources:
+                span = _span(source.source.get("since"), source.source.get("before"))
                 for path, size in source.taken.items():
-                    self.files[source.type, path] = (size, source.prints.get(path))
+                    now = size, source.prints.get(path)
+                    if not self.same((source.type, path), now):
+                        self._spans[source.type, path] = []
+                    self._spans[source.type, path].append(span)
+                    self.files[source.type, path] = now
                     self._positions[source.type, path] = source.position
                 left = source.duplicates + source.conflicts
                 self._left_out[source.type] = self._left_out.get(source.type, 0) + left
@@ -108,6 +119,14 @@ class Taken:
             path for name, path in self.files
             if name == type_ and position in (None, self._positions[name, path])
         ]  # fmt: skip
+
+    def has_times(self, key: tuple[str, str], since: int | None, before: int | None) -> bool:
+        """Whether all rows of these times were taken from a file, by type and path, as it was at last."""
+        low, high = _span(since, before)
+        for start, end in sorted(self._spans[key]):
+            if start <= low < end:
+                low = end
+        return low >= high
 
     def same(self, key: tuple[str, str], now: tuple[int, str | None]) -> bool:
         """Whether a file, by type and path, was taken in with this size and hash."""
