@@ -122,8 +122,9 @@ def test_ingest_files_of_two_types(spark: SparkSession, tmp_path: Path, events_f
     again = cli("ingest", events_file, target, f"Friendship={tmp_path}/f2.jsonl", "--append", "--json")
     assert again.json["version"] == 2
     assert again.json["added"] == 1
+    (tmp_path / "f3.jsonl").write_text('{"ts": 2500000, "a": 1, "b": 2}\n')
     early = cli(
-        "ingest", events_file, target, f"Friendship={tmp_path}/f.jsonl", "--append", "--late", "refuse"
+        "ingest", events_file, target, f"Friendship={tmp_path}/f3.jsonl", "--append", "--late", "refuse"
     )
     assert early.code == 2
     assert "TL408" in early.err
