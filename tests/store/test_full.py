@@ -14,10 +14,12 @@ from typing import Any
 import pytest
 
 import timelapse as tl
+from tests.cli.run_cli import cli
 from timelapse.cache.store import Store
 from timelapse.cli.writes import check_file
 from timelapse.engine.publish import PartialRun
 from timelapse.errors import NoSpace, SetupError, StorageError, UsageError
+from timelapse.run.start import _storage_error
 from timelapse.store.failures import writing
 from timelapse.store.parts import PartWriter
 
@@ -170,3 +172,25 @@ def test_a_file_where_a_folder_would_be_is_said_in_one_way(here: Path) -> None:
         check_file("--page", below / "page.html", makes_folder=True)
     with pytest.raises(SetupError, match=re.escape(said)):
         PartialRun(below)
+
+
+def test_what_a_run_cannot_write_is_not_called_the_standard_output(tmp_path: Path) -> None:
+    """An error of a write does not always name its file: then the run's folder is named."""
+    for named, where in ((None, tmp_path), (str(tmp_path / "x"), tmp_path / "x")):
+        found = _storage_error(OSError(errno.ENOSPC, "No space left on device", named), tmp_path)
+        assert isinstance(found, NoSpace)
+        assert str(found.place) == str(where)
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="Linux has it")
+def test_a_picture_that_cannot_be_written_is_named(tmp_path: Path) -> None:
+    (tmp_path / "rules.py").write_text(
+        "import timelapse as tl\n\n\nclass Hit(tl.Event):\n    n: int\n\n\nclass Hits(tl.Program):\n    n: tl.Counter\n\n"
+        "    @tl.on(Hit)\n    def hit(self, e):\n        self.n += 1\n"
+    )
+    picture = tmp_path / "plan.svg"
+    picture.symlink_to("/dev/full")
+    shown = cli("explain", f"{tmp_path / 'rules.py'}:Hits", "--svg", picture)
+    assert shown.code == 2
+    assert str(picture) in shown.err
+    assert "standard output" not in shown.err

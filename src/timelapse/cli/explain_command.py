@@ -97,6 +97,7 @@ def explain(
     from timelapse.model.versions import load_named
     from timelapse.run.explain import explain as make_explanation
     from timelapse.run.start import kept_of
+    from timelapse.store.failures import writing
 
     check_file("--svg", svg, (".svg",), makes_folder=True)
     made = build_program(load_named(program), settings or [])
@@ -115,7 +116,8 @@ def explain(
     found = replace(found, process=round(time.process_time(), 2))
     if svg is not None:
         svg.parent.mkdir(parents=True, exist_ok=True)
-        svg.write_text(found.svg(), encoding="utf-8")
+        with writing(svg):
+            svg.write_text(found.svg(), encoding="utf-8")
     kept = {} if opened is None else kept_of(made, opened, found.plan)
     if as_json:
         print_json({**found.to_json(), **({"cache": kept} if kept else {})})

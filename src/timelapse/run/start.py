@@ -330,7 +330,7 @@ def _storage_error(error: Exception, folder: Path) -> TimelapseError:
         return error
     assert isinstance(error, OSError)
     place = folder if error.filename is None else Path(str(error.filename))
-    return no_space(error) or StorageError(
+    return no_space(error, place) or StorageError(
         f"the run cannot be made: {error.strerror or error}", place=Place(str(place)), code="TL823",
         hint="run the same command again; if it goes on failing, check the disk or choose another place with --out",
     )  # fmt: skip
