@@ -6,6 +6,12 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from timelapse.env.spark_session import workers_python
 
 OWN_SESSION = """
 from pyspark.sql import SparkSession
@@ -43,3 +49,22 @@ def test_a_session_made_outside_an_activated_environment(tmp_path: Path) -> None
         cwd=tmp_path, env=environment, capture_output=True, text=True, check=False,
     )  # fmt: skip
     assert ran.stdout.split() == ["5"], ran.stderr[-2000:]
+
+
+@pytest.mark.parametrize(
+    ("master", "said", "runs", "meant"),
+    [
+        ("spark://far:7077", "/opt/python", "python3", "/opt/python"),
+        ("local[2]", "/opt/python", "python3", "/opt/python"),
+        ("spark://far:7077", "/opt/python", "/own/python", "/own/python"),
+        ("spark://far:7077", None, "python3", "python3"),
+        ("local[2]", None, "python3", sys.executable),
+    ],
+)
+def test_what_a_session_says_goes_for_all_jobs(master: str, said: str | None, runs: str, meant: str) -> None:
+    """Queries ask the session which Python they run, other jobs the context."""
+    settings: dict[str, str] = {} if said is None else {"spark.sql.execution.pyspark.python": said}
+    conf = SimpleNamespace(get=settings.get, set=settings.__setitem__)
+    spark: Any = SimpleNamespace(conf=conf, sparkContext=SimpleNamespace(master=master, pythonExec=runs))
+    workers_python(spark)
+    assert spark.sparkContext.pythonExec == meant

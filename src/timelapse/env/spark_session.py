@@ -121,14 +121,17 @@ def workers_python(spark: SparkSession) -> None:
     environment has: that has no Timelapse, or another. Workers on other machines are left as they are: this path means nothing
     there (TL513 says what to do).
     """
-    if spark.conf.get(_WORKERS, None) is not None:
-        return
+    said = spark.conf.get(_WORKERS, None)
     if type(spark).__module__.startswith("pyspark.sql.connect"):
-        if getattr(spark.client, "host", None) in _HERE:
+        if said is None and getattr(spark.client, "host", None) in _HERE:
             spark.conf.set(_WORKERS, sys.executable)
         return
     context = spark.sparkContext
-    if (context.master or "").startswith("local") and context.pythonExec == _ANY_PYTHON:
+    if context.pythonExec != _ANY_PYTHON:
+        return
+    if said is not None:  # of queries: other jobs do not read it
+        context.pythonExec = said
+    elif (context.master or "").startswith("local"):
         context.pythonExec = sys.executable  # of jobs that are no queries
         spark.conf.set(_WORKERS, sys.executable)
 
