@@ -38,6 +38,7 @@ from timelapse.streaming.head import Head
 from timelapse.streaming.pack import Pack
 from timelapse.streaming.place import LocalPlace
 from timelapse.streaming.reading import Reading
+from timelapse.streaming.running import Saving
 from timelapse.streaming.sources import follow
 
 
@@ -306,6 +307,34 @@ def test_it_goes_on_where_it_cannot_be_loaded_anew(tmp_path: Path, monkeypatch: 
         run.wait(60)
     assert run.digest == run_serial(Words, words).digest
     assert any("not loaded anew" in text for text in told)
+
+
+@pytest.mark.parametrize("stopped", [False, True])
+def test_it_ends_where_its_last_checkpoint_cannot_be_made(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, stopped: bool
+) -> None:
+    push, told = tl.Push(), list[str]()
+
+    def write(saving: Saving) -> None:
+        raise ValueError("of another library")
+
+    class Heard(Silent):
+        def note(self, text: str) -> None:
+            told.append(text)
+
+    monkeypatch.setattr(Saving, "write", write)
+    with tl.live(
+        Words, {Word: push}, tmp_path / "out", checkpoint="1h", lateness="0s", progress=Heard(), **FAST
+    ) as run:
+        push.send([Word(text="a", ts=1), Word(text="b", ts=2)])
+        run.until(lambda e: e.end_seq >= 1)
+        if not stopped:
+            push.close()
+            run.wait(60)
+    assert run.health.state == ("stopped" if stopped else "ended")
+    assert any(
+        "the last checkpoint was not written" in text and "of another library" in text for text in told
+    )
 
 
 def test_many_checkpoints_and_files(tmp_path: Path) -> None:

@@ -174,8 +174,9 @@ class Loop:
         if state in ("stopped", "ended") and self.health.state != "standby":
             try:
                 self._saver.last(self.head, self.lock)
-            except (OSError, TimelapseError) as error:
-                self._progress.note(f"the last checkpoint was not written: {error}")
+            except Exception as error:  # all is committed: the next process runs again what this one lacks
+                why = str(error) if isinstance(error, OSError | TimelapseError) else repr(error)
+                self._progress.note(f"the last checkpoint was not written: {why}")
         for sink in self.sinks:
             if sink.thread.is_alive() and not sink.end(_SINKS_WAIT):
                 self._progress.note(
