@@ -120,8 +120,9 @@ def _renamed(columns: Sequence[Seen], per_file: Sequence[dict[str, list[Any]]]) 
     return found
 
 
-def look(data: Sequence[str], type_: str | None = None) -> Looked:
-    """What the files under paths, folders or globs hold. Raises IngestError where there are none, or they cannot be read."""
+def look(data: str | Sequence[str], type_: str | None = None) -> Looked:
+    """What the files under a path, folder or glob hold, or under several. Raises IngestError where there are none, or they cannot be read."""
+    data = [data] if isinstance(data, str) else data
     files = list_files(data)
     guessed = None if told_by_suffix(files) else _guessed(files[0])
     format_ = guessed or format_of(Source(list(data)), files)
