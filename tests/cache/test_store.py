@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import multiprocessing
 import os
 import shutil
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -12,6 +13,8 @@ import pytest
 from tests.cli.run_cli import cli
 from timelapse.cache.store import Store, open_store, parse_size
 from timelapse.errors import UsageError
+
+ROOT = Path(__file__).parents[2]
 
 
 def made(folder: Path, **content: bytes) -> dict[str, Path]:
@@ -119,8 +122,12 @@ def _race(root: str, seed: int) -> int:
 
 def test_processes_that_race_see_whole_entries(tmp_path: Path) -> None:
     """Readers, writers and evictions at the same time; in the end nothing is left lying about."""
-    with multiprocessing.get_context("fork").Pool(3) as pool:
-        found = pool.starmap(_race, [(str(tmp_path), seed) for seed in range(3)])
+    code = "import sys; from tests.cache.test_store import _race; print(_race(sys.argv[1], int(sys.argv[2])))"
+    racing = [
+        subprocess.Popen([sys.executable, "-c", code, tmp_path, str(seed)], cwd=ROOT, stdout=subprocess.PIPE, text=True)
+        for seed in range(3)
+    ]  # fmt: skip
+    found = [int(one.communicate()[0]) for one in racing]
     assert sum(found) > 0
     store = Store(tmp_path / "cache", 40_000)
     store.evict(40_000)
