@@ -142,9 +142,8 @@ class NotedAgenda(Agenda):
 
     def undo(self) -> None:
         super().undo()
-        for (
-            dated
-        ) in self.dates:  # behind that: it has brought back those, too, that the step itself took back
+        # behind that: it has brought back those, too, that the step itself took back
+        for dated in self.dates:
             dated.alive = False
             if self._timers.get(dated.timer) is dated:
                 del self._timers[dated.timer]
