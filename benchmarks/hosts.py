@@ -147,7 +147,7 @@ def hosts(settings: Settings) -> Report:
 
 def calibrated(way: Way, own: Mapping[Point, Measured]) -> tuple[Plan, Costs] | str:
     """A program's plan in slices, and what things take on one host; or why that is not known."""
-    runs = [run_of(p, m) for p, m in own.items() if p.hosts == 1 and m.state == OK and m.details and m.median]
+    runs = [run for p, m in own.items() if p.hosts == 1 and m.state == OK for run in runs_of(p, m)]
     plan = make_plan(
         analyse(way.program), cores=2, slices=2, force="staged", compiled=lambda work, final: True, threads=1
     )
@@ -158,13 +158,16 @@ def calibrated(way: Way, own: Mapping[Point, Measured]) -> tuple[Plan, Costs] | 
         return str(error)
 
 
-def run_of(point: Point, one: Measured) -> RunSeen:
-    """A measurement as the simulation takes it: tasks of the last round."""
-    assert one.details is not None
-    assert one.median is not None
-    tasks = tuple(TaskSeen(**task) for task in one.details["tasks"])
-    cpu = one.cpu[-1] if one.cpu else None
-    return RunSeen(point.events, point.slices, one.warm[-1], tasks, cpu, tuple(one.details["cuts"]))
+def runs_of(point: Point, one: Measured) -> list[RunSeen]:
+    """Every timed run of a measurement, as the simulation takes it: a single round may have met a busy moment."""
+    cpu = one.cpu if len(one.cpu) == len(one.warm) else [None] * len(one.warm)
+    return [
+        RunSeen(
+            point.events, point.slices, took, tuple(TaskSeen(**task) for task in details["tasks"]), spent, tuple(details["cuts"])
+        )
+        for took, details, spent in zip(one.warm, one.every, cpu, strict=True)
+        if details
+    ]  # fmt: skip
 
 
 def simulated(point: Point, one: Measured, plan: Plan, costs: Costs) -> float:

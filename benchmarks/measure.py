@@ -41,6 +41,8 @@ class Measured:
     memory: int | None = None
     rows: int | None = None
     details: dict[str, Any] | None = None
+    every: list[dict[str, Any] | None] = field(default_factory=list)
+    """The details of each timed run, as `warm` has its seconds."""
 
     @property
     def median(self) -> float | None:
@@ -193,6 +195,7 @@ class _Session:
         one.details = result.details
         if number:
             one.warm.append(result.seconds)
+            one.every.append(result.details)
             one.load.append(load)
             if result.cpu is not None:
                 one.cpu.append(result.cpu)

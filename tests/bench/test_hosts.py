@@ -206,6 +206,7 @@ def played(entries: list[tuple[Candidate, Made]], bench: Bench) -> list[Measured
                     task("merge", i, 0, stage)
         one = Measured(candidate.name, candidate.title, n, warm=[took], cpu=[took])
         one.details = {"tasks": tasks, "cuts": cuts, "lead": 0, "digest": "a"}
+        one.every = [one.details]
         found.append(one)
     return found
 
@@ -232,3 +233,22 @@ def test_the_benchmark_says_what_is_measured_and_what_simulated(
         assert 0 <= report.values["ReStream's formula: R-squared"] <= 1
         assert "1.85" in text
         assert "0.94" in text
+
+
+def test_costs_are_of_every_timed_round() -> None:
+    """A last round in a busy moment would be all that the simulation knew."""
+    way = hosts.WAYS[0]
+    one = Measured("a", "a", 100, warm=[1.0, 9.0], cpu=[2.0, 8.0])
+    task = {
+        "kind": "final_chain",
+        "stage": 0,
+        "first": 0,
+        "last": 0,
+        "events": 100,
+        "load": 0.0,
+        "waited": 0.0,
+        "rows": 1,
+    }
+    one.every = [{"tasks": [{**task, "inside": inside}], "cuts": [0, 100]} for inside in (0.5, 5.0)]
+    found = hosts.runs_of(hosts.Point(way, 1, 1, 100, "a"), one)
+    assert [(r.seconds, r.cpu, r.tasks[0].inside) for r in found] == [(1.0, 2.0, 0.5), (9.0, 8.0, 5.0)]
