@@ -6,6 +6,7 @@ import random
 import threading
 import time
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -13,12 +14,16 @@ import pytest
 import timelapse as tl
 from tests.streaming.test_asking import Adding, Put
 from tests.streaming.test_live import FAST
+from timelapse.model.program import as_program
+from timelapse.progress import Silent
 from timelapse.streaming import saving
 from timelapse.streaming.collecting import _spread, collect
 from timelapse.streaming.format import CHECKPOINTS, Checkpoint
+from timelapse.streaming.health import Health
 from timelapse.streaming.pack import header
 from timelapse.streaming.place import LocalPlace
 from timelapse.streaming.reading import Reading
+from timelapse.streaming.saving import Saver
 
 
 @pytest.fixture(autouse=True)
@@ -111,6 +116,17 @@ def test_corrections_find_one_from_before_their_rows(tmp_path: Path, monkeypatch
     assert last.correction is not None
     assert last.correction.start > 0, "it was replayed from the journal's first row"
     assert Reading.open(out).parity().same
+
+
+def test_the_one_that_is_being_written_keeps_what_it_stands_on(tmp_path: Path) -> None:
+    """Whatever has become of the program meanwhile; once it is written, what the program stands on now is kept."""
+    written = Saver(LocalPlace(tmp_path), as_program(Adding), 1.0, Health(), Silent(), lambda: False)
+    head: Any = SimpleNamespace(on=SimpleNamespace(checkpoint="new"))
+    assert written._needed(head) == "new"
+    written._saving = SimpleNamespace(parent="old")  # type: ignore[assignment]
+    assert written._needed(head) == "new"
+    written._writing = threading.current_thread()
+    assert written._needed(head) == "old"
 
 
 def test_nothing_is_removed_where_there_is_nothing_to_go_on_from(tmp_path: Path) -> None:

@@ -17,7 +17,7 @@ from tests.depth import deep
 from tests.streaming.test_asking import Adding, Put
 from tests.streaming.test_live import FAST
 from tests.streaming.test_serve import Client
-from timelapse.cli.live_command import _print_end
+from timelapse.cli.live_view import print_end
 from timelapse.errors import HandlerError, UsageError
 from timelapse.log.looking import first_events
 from timelapse.streaming.live import Live
@@ -116,7 +116,7 @@ def test_a_row_that_fails_is_kept_out_and_the_run_goes_on(tmp_path: Path) -> Non
     assert "replay" not in str(caught.value.hint)
     told = io.StringIO()
     ended = run(filters=["Put: size == 13"])
-    _print_end(ended, lambda *parts: print(*(p if isinstance(p, str) else p[0] for p in parts), file=told))
+    print_end(ended, lambda *parts: print(*(p if isinstance(p, str) else p[0] for p in parts), file=told))
     assert "1 row put aside by a filter" in told.getvalue()
     reading = Reading.open(tmp_path / "out")
     assert reading.parity().same

@@ -20,9 +20,10 @@ from tests.streaming.simulator import Disk, SimulatedPlace
 from tests.streaming.test_head import STREAMS, Row, Timed, World, check, declare, opened
 from tests.streaming.test_head import Plain as HeadPlain
 from tests.streaming.test_live import FAST, Hit, Plain, hits, lines, put
+from timelapse.errors import StorageError
 from timelapse.model.program import as_program
 from timelapse.run import run_serial
-from timelapse.streaming.checkpoints import compact
+from timelapse.streaming.checkpoints import compact, load
 from timelapse.streaming.collecting import collect
 from timelapse.streaming.head import Head
 from timelapse.streaming.reading import Reading
@@ -93,6 +94,44 @@ def test_who_takes_over_goes_on_from_a_checkpoint_that_is_there(seed: int) -> No
     again = opened(place, as_program(HeadPlain), rules, told)
     assert (told, again.recovered) == ([], 0)
     assert compact(place, as_program(HeadPlain)) is not None
+
+
+@pytest.mark.parametrize("known", [True, False])
+def test_what_a_checkpoint_stands_on_stays_until_it_is_written(known: bool) -> None:
+    """A correction has gone on from a checkpoint of long ago, and others are removed while the next one is being written. Where another process
+    removes it all the same, what was written counts for nothing, and the next one has it."""
+    rng = random.Random(1)
+    rules, world = Rules(), World.of(rng, 400, 0)
+    place: Any = SimulatedPlace(Disk(), rng)
+    first = opened(place, as_program(HeadPlain), rules, [])
+    declare(first, world)
+
+    def goes_on() -> None:
+        before = 0 if first.last is None else first.last.end_seq
+        while first.last is None or first.last.end_seq == before:
+            first.epoch(world.batches({at: p.position for at, p in first.partitions.items()}), 1_000)
+
+    goes_on()
+    assert first.checkpoint() is not None
+    behind = opened(place, as_program(HeadPlain), rules, [])
+    for _ in range(3):
+        goes_on()
+        assert first.checkpoint() is not None
+        compact(place, as_program(HeadPlain))
+    behind.follow()
+    saving = behind.saving()
+    assert saving is not None
+    assert place.exists(saving.parent)
+    collect(place, corrected=False, needed=lambda: saving.parent if known else "")
+    assert place.exists(saving.parent) == known
+    if known:
+        name = saving.now()
+    else:
+        with pytest.raises(StorageError, match="is gone"):
+            saving.now()
+        name = behind.checkpoint() or behind.on.checkpoint  # of this epoch there may be one
+    found = load(place, name)
+    assert found.about.epoch == (0 if first.last is None else first.last.number)
 
 
 def test_no_checkpoint_is_written_of_an_epoch_that_has_one() -> None:

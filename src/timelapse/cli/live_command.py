@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-import shlex
 import sys
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
 from timelapse.cli.options import Engine, Json, Master, ProgramArg, Sets, examples
-
-if TYPE_CHECKING:
-    from timelapse.streaming.live import Live
 
 _FIRST = "May start with TYPE= to apply to one type, and repeat."
 
@@ -257,6 +253,7 @@ def live(
     """
     from timelapse.cli.console import line, print_json
     from timelapse.cli.ingest_options import layouts
+    from timelapse.cli.live_view import ending_on_sigterm, print_end, watch
     from timelapse.cli.options import parse_time
     from timelapse.cli.places import find_run
     from timelapse.cli.progress_view import progress_for
@@ -299,7 +296,8 @@ def live(
 
                 server = Server(run, listen, certificate=tls_cert, key=tls_key)
                 progress.note(f"{server.address}  (tokens: {run.place.local}/tokens.json)")
-            _watch(run, progress)
+            with ending_on_sigterm(run):
+                watch(run, progress)
         finally:
             if server is not None:
                 server.close()
@@ -308,7 +306,7 @@ def live(
     if as_json:
         print_json({**status(run), "out": str(run.path)})
         return
-    _print_end(run, line)
+    print_end(run, line)
 
 
 def _streams(own: dict[str, str], layout: Any) -> dict[str, Any]:
@@ -354,103 +352,6 @@ def _named(sources: list[str], classes: dict[str, Any], program: str) -> dict[st
             )
         found[kind][name] = text
     return found
-
-
-_EVERY = 10.0
-
-
-def _watch(run: Live, progress: Any) -> None:
-    """Say how it goes until it ends, or somebody presses Ctrl-C."""
-    import signal
-    import threading
-
-    from timelapse.streaming.serve.status import status
-
-    if threading.current_thread() is threading.main_thread():
-        signal.signal(signal.SIGTERM, lambda *_: run.end())
-    said = time.monotonic()
-    first = True
-    try:
-        while not run.wait(0.5):
-            now = time.monotonic()
-            if now - said < (1.5 if first else _EVERY):
-                continue
-            said, first = now, False
-            progress.note(_line(status(run)))
-    except KeyboardInterrupt:
-        progress.note("stopping after this epoch; Ctrl-C again ends at once, and loses nothing")
-        run.end()
-        while not run.wait(0.5):
-            pass
-
-
-def _line(found: dict[str, Any]) -> str:
-    """One line of how it goes."""
-    from timelapse.display import many
-
-    if "epoch" not in found:
-        return f"{found['state']}: no rows yet"
-    parts = [
-        f"epoch {found['epoch']:,}", many(found["rows"], "row", "rows"), f"{found['rows_per_second']:,.0f} rows/s",
-        f"complete up to {found['complete_text'] or '-'}",
-    ]  # fmt: skip
-    for name, what in (
-        ("waiting_rows", "wait"), ("late", "late"), ("aside", "aside"), ("filtered", "filtered"), ("quarantined", "taken out"),
-    ):  # fmt: skip
-        if found[name]:
-            parts.append(f"{found[name]:,} {what}")
-    if found["commit_seconds"]:
-        parts.append(f"commit p99 {1000 * found['commit_seconds']['p99']:,.0f} ms")
-    if found["state"] != "running":
-        parts.insert(0, found["state"])
-    return "  ".join(parts)
-
-
-def _print_end(run: Live, line: Any) -> None:
-    from timelapse.display import many
-    from timelapse.streaming.serve.status import status
-
-    found = status(run)
-    line((f"{found['state']}", "bold"), f"  {run.path}")
-    if "epoch" not in found:
-        line("no rows were read")
-        return
-    line(
-        f"{many(found['rows'], 'row', 'rows')} in {many(found['epoch'], 'epoch', 'epochs')}, complete up to {found['complete_text'] or '-'}"
-    )
-    for name, rows in found["records"].items():
-        line(f"  {name}: {rows:,}")
-    for name, one, more in (
-        ("late", "late row, put aside", "late rows, put aside"),
-        ("aside", "row put aside: no event, or of an absurd time", "rows put aside: no events, or of absurd times"),
-        ("filtered", "row put aside by a filter", "rows put aside by filters"),
-        ("waiting_rows", "row waits for later ones", "rows wait for later ones"), ("rejected", "event rejected", "events rejected"),
-        ("quarantined", "event taken out, at which a handler raised", "events taken out, at which a handler raised"),
-    ):  # fmt: skip
-        if found[name]:
-            line((f"  {many(found[name], one, more)}", "yellow"))
-    if not found["compiled"]:
-        line(
-            (
-                f"  handlers ran as Python: {found['why_python'] or 'they do not compile, see `timelapse explain`'}",
-                "dim",
-            )
-        )
-    for where, epochs in found["sliced_epochs"].items():
-        line((f"  {many(epochs, 'epoch was', 'epochs were')} processed as time slices: {where}", "dim"))
-    for sink in found["sinks"]:
-        style = "bold red" if sink["error"] else "dim"
-        line(
-            (
-                f"  {sink['sink']}: up to epoch {sink['epoch']:,}{'  ' + sink['error'] if sink['error'] else ''}",
-                style,
-            )
-        )
-    line(("digest ", "dim"), found["digest"])
-    line(
-        (f"timelapse parity {shlex.quote(str(run.path))}", "dim"),
-        ("  compares with a replay of the journal", "dim"),
-    )
 
 
 def parity(

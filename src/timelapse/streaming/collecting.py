@@ -8,7 +8,7 @@ below the journal, which stays: without any checkpoint the run begins anew from 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from timelapse.errors import StorageError
 from timelapse.store.parts import DAMAGED
@@ -22,10 +22,13 @@ KEPT = 2
 """So many of the newest whole checkpoints stay, and all behind the older one of them."""
 
 
-def collect(place: RunPlace, *, corrected: bool, horizon: int | None = None) -> list[str]:
+def collect(
+    place: RunPlace, *, corrected: bool, horizon: int | None = None, needed: Callable[[], str] = lambda: ""
+) -> list[str]:
     """Remove checkpoints that nothing needs any more, which any process may do. Returns their names.
 
-    `corrected`: late rows are put into their places, those that are less than `horizon` behind (microseconds; None: all). A checkpoint that
+    `corrected`: late rows are put into their places, those that are less than `horizon` behind (microseconds; None: all). `needed` gives the name of one that stays,
+    with all that it stands on: that of which a further one is being written. A checkpoint that
     cannot be read stays: it is told of where it is of use. Raises OSError, StorageError.
     """
     last = newest(place)
@@ -52,6 +55,10 @@ def collect(place: RunPlace, *, corrected: bool, horizon: int | None = None) -> 
     if corrected and about.complete is not None:
         ages = [(name, about.complete - one.complete) for name, one in whole]
         kept = set(_spread(ages, horizon))
+    parents, name = {name: one.parent for name, one in found if one is not None}, needed()
+    while name and name not in kept:
+        kept.add(name)
+        name = parents.get(name, "")
     gone = [name for name, one in found if one is not None and one.epoch < first and name not in kept]
     place.remove(gone)
     return gone

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 import msgspec
 
+from timelapse.errors import StorageError
 from timelapse.kernels.base import PassResult
 from timelapse.model.program import Program
 from timelapse.streaming import chain, checkpoints
@@ -185,7 +186,7 @@ class Saving:
     """The name of the whole one, once it is written, and what it has of what sources note."""
 
     def write(self) -> None:
-        """Write it, in any thread, while the program goes on. Raises OSError, StorageError."""
+        """Write it, in any thread, while the program goes on. Raises OSError, and StorageError also where what it stands on was removed meanwhile."""
         place = self.place
         if self.whole is not None:
             (number, stand), (upto, notes) = self.whole, self.noted
@@ -199,7 +200,13 @@ class Saving:
         if self.changes is not None:
             about, changes = self.changes
             about = msgspec.structs.replace(about, parent=self.parent)
-            self.name, _ = checkpoints.write_changes(place, about, changes)
+            name, _ = checkpoints.write_changes(place, about, changes)
+            if self.parent and not place.exists(self.parent):
+                raise StorageError(
+                    f"the checkpoint {self.parent} is gone, on which it stands", code="TL931",
+                    hint="another process has removed it: the next checkpoint stands on another one",
+                )  # fmt: skip
+            self.name = name
 
     def done(self) -> str:
         """It was written, or could not be: the program takes note, in the thread that runs it. Returns the name of its newest checkpoint."""

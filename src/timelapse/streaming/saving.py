@@ -114,12 +114,22 @@ class Saver:
     def _failed(self, error: OSError | StorageError) -> None:
         self._progress.note(f"a checkpoint was not written, the next one will have it: {error}")
 
+    def _needed(self, head: Head) -> str:
+        """The checkpoint on which the next one will stand: a correction goes on from one of long ago."""
+        saving = self._saving
+        return head.on.checkpoint if self._writing is None or saving is None else saving.parent
+
     def _compact(self, head: Head, name: str) -> None:
         try:
             with while_not(self._stopped):
                 compact(self._place, self._program, head.base)
                 head.whole_at(name)
                 rules = head.rules
-                collect(self._place, corrected=rules.late == "correct", horizon=rules.horizon)
+                collect(
+                    self._place,
+                    corrected=rules.late == "correct",
+                    horizon=rules.horizon,
+                    needed=lambda: self._needed(head),
+                )
         except (OSError, StorageError) as error:
             self._progress.note(f"checkpoints were not put together: {error}")
