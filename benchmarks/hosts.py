@@ -41,6 +41,7 @@ CORES = 2
 SEEDS = 3
 TROUBLED = (16, 64, 256)
 """Numbers of hosts with stragglers and failures."""
+TROUBLED_EVENTS = 10**12
 TROUBLES: tuple[tuple[str, float, float], ...] = (
     ("as it should", 0.0, 0.0), ("2% of tasks 4 times as long", 0.02, 0.0), ("machines live a day", 0.0, 86_400.0),
     ("both", 0.02, 86_400.0),
@@ -312,14 +313,14 @@ def _trouble(known: Mapping[Way, tuple[Plan, Costs]], report: Report) -> Table:
             for n in TROUBLED:
                 world = World(n, straggling=straggling, lifetime=lifetime)
                 seeds = range(SEEDS if straggling or lifetime else 1)
-                runs = [best(plan, costs, world, 10**12, seed)[0] for seed in seeds]
+                runs = [best(plan, costs, world, TROUBLED_EVENTS, seed)[0] for seed in seeds]
                 took = statistics.mean(r.seconds for r in runs)
                 lost = statistics.mean(r.lost for r in runs)
                 cells.append(_long(took) + (f", {lost:.1f} lost" if lost else ""))
                 if n == TROUBLED[-1]:
                     report.values[f"{way.name}, {name}: seconds on {n} hosts"] = took
             rows.append((f"{way.title}: {name}", *cells))
-    columns = ("10^12 events, simulated", *(f"{n} hosts" for n in TROUBLED))
+    columns = (f"{TROUBLED_EVENTS:.0e} events, simulated", *(f"{n} hosts" for n in TROUBLED))
     return Table(
         f"Stragglers and failures, means over {SEEDS} seeds; a lost task begins again", columns, rows
     )
