@@ -23,7 +23,7 @@ INT64_MAX = 2**63 - 1
 
 
 class Phase:
-    """The order of what happens at one time (design.md, section 1, "Instants")."""
+    """The order of what happens at one time (docs/time.md)."""
 
     TICK = 0
     DATED_WRITE = 1

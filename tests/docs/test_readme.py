@@ -65,7 +65,11 @@ def test_own_data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         Path(f"raw/orders-{n}.csv").write_text("Booked at;User;Amount\n" + rows)
     Path("raw/refunds.jsonl").write_text('{"at": "2026-10-02T13:00:00", "user": "u1"}\n' * 20)
     section = README.partition("## Your own data")[2].partition("## ")[0]
-    commands = [shlex.split(line)[1:] for line in section.splitlines() if line.startswith("    timelapse")]
+    commands = [
+        shlex.split(line, comments=True)[1:]
+        for line in section.splitlines()
+        if line.startswith("    timelapse")
+    ]
     found = [cli(*command) for command in commands]
     assert [r.code for r in found] == [0, 0, 0], [r.err for r in found]
     (begin,) = re.findall("`(from events import .*?)`", section)

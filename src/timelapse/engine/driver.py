@@ -1,6 +1,6 @@
 """The driver: which passes run over which slices, and what proves the result.
 
-The proof (design.md, section 3, "A run proves itself"): the final pass runs the whole program, so
+The proof (docs/architecture.md, "A run proves itself by induction"): the final pass runs the whole program, so
 it sees what each slice really changes. By induction over slices, if every slice's real change
 equals the one that was used to find the next slice's start, all start states were exact, whatever
 the analysis believed. Where they differ, everything from the next slice on runs again one slice

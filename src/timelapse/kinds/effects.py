@@ -1,7 +1,7 @@
 """Deltas: what a slice does to each key of a state whose value at the slice's start is not known.
 
 An effect is a function from (presence, value) to (presence, value). Those that compose into one
-step are kept in four forms (design.md, section 3, strategy scan):
+step are kept in four forms:
 
 - *const*: present with a value, or absent, whatever was there (Set, and every exact pass);
 - *count*: v -> v + n, or v -> n after a reset (Counter);

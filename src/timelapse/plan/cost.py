@@ -270,7 +270,7 @@ def _size(code: types.CodeType) -> int:
 
 @dataclass(frozen=True)
 class Law:
-    """The cost law: time relative to the serial loop, as a function of cores (design.md, section 3)."""
+    """The cost law: time relative to the serial loop, as a function of cores (docs/scaling.md)."""
 
     scan: tuple[float, ...]
     """Relative cost of each pass that runs over all slices at once."""

@@ -1,7 +1,6 @@
 """Single keys of a state table: found by their hash in the memory-mapped file, without loading the rest.
 
-A slice that touches few of a large state's keys takes over just those, when it first touches them
-(design.md, section 3, "Start states").
+A slice that touches few of a large state's keys takes over just those, when it first touches them.
 """
 
 from __future__ import annotations

@@ -1,9 +1,8 @@
 """A 128-bit hash of each row of an Arrow table, and their sum.
 
 The sum modulo 2^64 of each of two independent 64-bit lanes does not depend on the order or the
-grouping of rows, so parts of a result that were computed anywhere can be added up (design.md,
-sections 2 and 3). It finds differences; it is not a defence against somebody who makes collisions
-on purpose. Equal values hash equal only when they are equal to the last bit: -0.0 and 0.0 differ,
+grouping of rows, so parts of a result that were computed anywhere can be added up. It finds differences; it is
+not a defence against somebody who makes collisions on purpose. Equal values hash equal only when they are equal to the last bit: -0.0 and 0.0 differ,
 every NaN is one value, and null differs from every value. Values of a dictionary hash as themselves. A decimal hashes as the whole number of its smallest unit.
 """
 
