@@ -6,6 +6,9 @@ them, to put them together at the end, takes the memory twice, and new memory is
 
 from __future__ import annotations
 
+import contextlib
+import mmap
+
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
@@ -16,8 +19,8 @@ from timelapse.log.segment import fields_table
 from timelapse.log.types import EventType
 from timelapse.tables.rowhash import one_array
 
-_FIRST = 1 << 20
-"""So many bytes a buffer begins with."""
+_FIRST, _LARGE = 1 << 20, 4 << 20
+"""So many bytes a buffer begins with, and so many are worth large pages."""
 
 
 class HeldColumns:
@@ -40,23 +43,45 @@ class HeldColumns:
 
 
 class _Bytes:
-    """Bytes that grow. Growing moves pages, not what they hold, where they are many."""
+    """Bytes that grow, in memory of their own from the system. Growing moves pages, not what they hold. Where they are many, the system
+    is asked for large ones: each page that is touched first costs a microsecond or more.
+    """
 
     def __init__(self) -> None:
-        self._buffer = pa.allocate_buffer(_FIRST, resizable=True)
+        self._map = _memory(_FIRST)
         self.used = 0
 
     def room(self, count: int) -> npt.NDArray[np.uint8]:
-        """The next so many bytes, to be written to before more is asked for."""
+        """The next so many bytes, to be written to, and let go of, before more is asked for."""
         end = self.used + count
-        if end > self._buffer.size:
-            self._buffer.resize(max(end, 2 * self._buffer.size))
-        found = np.frombuffer(self._buffer, np.uint8, count, self.used)
+        if end > len(self._map):
+            self._grow(max(end, 2 * len(self._map)))
+        found = np.frombuffer(self._map, np.uint8, count, self.used)
         self.used = end
         return found
 
+    def _grow(self, size: int) -> None:
+        try:
+            self._map.resize(size)
+        except SystemError:  # a system that cannot move pages
+            before, self._map = self._map, _memory(size)
+            self._map[: self.used] = before[: self.used]
+        except OSError as error:
+            raise MemoryError(f"no room for {size:,} bytes") from error
+        if size >= _LARGE and hasattr(mmap, "MADV_HUGEPAGE"):
+            with contextlib.suppress(OSError):  # a kernel without them
+                self._map.madvise(mmap.MADV_HUGEPAGE)
+
     def whole(self) -> pa.Buffer:
-        return self._buffer.slice(0, self.used)
+        return pa.py_buffer(self._map).slice(0, self.used)
+
+
+def _memory(size: int) -> mmap.mmap:
+    """So much memory, which is taken where it is written to."""
+    try:
+        return mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+    except OSError as error:
+        raise MemoryError(f"no room for {size:,} bytes") from error
 
 
 class _Valid:
