@@ -23,7 +23,8 @@ from timelapse.kernels.native.views import Foreign, NativeStore, OwnStore, Turn,
 from timelapse.kernels.python.rowlog import EffectLog
 from timelapse.kernels.python.stores import NullStore, PlainStore, TrackedStore
 from timelapse.kernels.python.windows import LoggedStore
-from timelapse.kernels.takeout.steplog import NotedLoop, NotedStore, WideStore
+from timelapse.kernels.takeout.noted import NotedStore, WideStore
+from timelapse.kernels.takeout.steplog import NotedLoop
 from timelapse.kinds import past
 from timelapse.kinds.base import ABSENT, Store
 from timelapse.kinds.effects import Journal, undo

@@ -16,7 +16,7 @@ from tests.quarantine.test_times import Move as LaterMove
 from timelapse import serial
 from timelapse.errors import HandlerError, TooManyQuarantined, UsageError
 from timelapse.kernels.choose import SWITCH
-from timelapse.kernels.takeout import taking
+from timelapse.kernels.takeout import steplog, taking
 from timelapse.progress import Silent
 from timelapse.run import Run, start
 from timelapse.run.reference import run_serial
@@ -256,17 +256,21 @@ def test_replays_take_out_the_same(
 def counting(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """How many events the serial loop steps through, and how many replays begin."""
     done = [0, 0]
-    step, plan = serial.Loop.step, start.run_plan
+    plan = start.run_plan
 
-    def counted(self: Any, event: Any) -> None:
-        done[0] += 1
-        step(self, event)
+    def counting(step: Any) -> Any:
+        def counted(self: Any, event: Any) -> None:
+            done[0] += 1
+            step(self, event)
+
+        return counted
 
     def planned(*args: Any, **named: Any) -> Any:
         done[1] += 1
         return plan(*args, **named)
 
-    monkeypatch.setattr(serial.Loop, "step", counted)
+    for loop in (serial.Loop, steplog.NotedLoop):
+        monkeypatch.setattr(loop, "step", counting(loop.step))
     monkeypatch.setattr(start, "run_plan", planned)
     return done
 

@@ -360,13 +360,13 @@ class Late(tl.Program):
 def test_it_costs_what_depends_on_the_event(monkeypatch: pytest.MonkeyPatch) -> None:
     counting = Counting(monkeypatch)
     stepped = [0]
-    step = serial.Loop.step
+    step = steplog.NotedLoop.step
 
     def counted(this: Any, event: Any) -> None:
         stepped[0] += 1
         step(this, event)
 
-    monkeypatch.setattr(serial.Loop, "step", counted)
+    monkeypatch.setattr(steplog.NotedLoop, "step", counted)
     events = lately(100)
     found, rows = without_failing(Late(), MemoryLog(events, [Move]), most=100)
     assert counting.undone == len(rows) == 21

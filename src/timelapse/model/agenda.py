@@ -13,7 +13,7 @@ from timelapse.model.events import Event
 from timelapse.model.program import HandlerSpec
 
 
-@dataclass(eq=False)
+@dataclass(eq=False, slots=True)
 class Dated:
     """Something that is to happen at a time: a write, an event, or the call of an `after=` handler."""
 

@@ -8,22 +8,21 @@ before. Which steps touch a key is put into indexes when somebody asks (kernels/
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from heapq import heappop
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from timelapse.errors import HandlerError
-from timelapse.ids import Phase
-from timelapse.kernels.takeout.cells import Cells, Index, Written
+from timelapse.ids import Phase, Position
+from timelapse.kernels.takeout.cells import Index, Written
 from timelapse.kernels.takeout.looking import CellHistory, FrontDone, Told
-from timelapse.kinds.base import ABSENT, StateSpec
+from timelapse.kernels.takeout.noted import NotedAgenda, NotedStore, WideStore
 from timelapse.kinds.grouped import Grouped, parts_of
 from timelapse.kinds.past import Done, History
-from timelapse.model.agenda import Agenda, Dated
+from timelapse.model.agenda import Dated
 from timelapse.model.events import Event, Record
 from timelapse.model.failure import handler_error
-from timelapse.model.program import HandlerSpec, Program, spec_of
-from timelapse.model.times import kept
+from timelapse.model.program import HandlerSpec, Program, Rejection, runtime, spec_of
+from timelapse.model.times import check_sent, due_at, kept, loop_bound, timer_of
 from timelapse.serial import DictStore, Loop, Refusal
 
 GAP = 1 << 32
@@ -33,6 +32,8 @@ _FEW = 1024
 """So many more steps are kept before it is looked for some to forget."""
 _PART = 4
 """At least one in so many is forgotten, if any: the indexes of the others are made again."""
+
+LOG_EVENT, DATED_EVENT = Phase.LOG_EVENT, Phase.DATED_EVENT
 
 Key = tuple[int, int, int, tuple[Any, ...]]
 """Where a step stands: time, phase, then the place of a tick, the seq of a log event or the root of a dated one, and for what
@@ -73,104 +74,6 @@ def key_of(dated: Dated) -> Key:
     return (dated.due, Phase.DATED_EVENT, dated.root, dated.issue)
 
 
-class NotedStore(DictStore):
-    """A state's values, whose reads are noted."""
-
-    def __init__(self, loop: NotedLoop, spec: StateSpec, width: int = 0) -> None:
-        super().__init__(loop._journal)
-        self.cells = Cells(self.data, loop.steps, loop._journal, width, loop.widths.get(spec.name, 0))
-        self._readers, self._read = self.cells.readers, loop.reads.extend
-
-    def get(self, key: Any, default: Any) -> Any:
-        self._read((self._readers, key))
-        return self.data.get(key, default)
-
-    def drop(self, key: Any) -> None:
-        if key not in self.data:
-            self._read((self._readers, key))  # had it been there, it would not be from now on
-        super().drop(key)
-
-    def items(self) -> Iterable[tuple[Any, Any]]:
-        self._read((self.cells.wide, None))
-        return self.data.items()
-
-
-class WideStore(NotedStore):
-    """The same of a state whose keys are read by their first parts, too."""
-
-    def put(self, key: Any, value: Any) -> None:
-        super().put(key, value)
-        self.cells.met(key)
-
-    def stored_under(self, head: tuple[Any, ...]) -> Iterable[Any]:
-        self._read((self.cells.wide, head))
-        return [key for key in self.cells.stored_under(head) if key in self.data]
-
-
-class NotedAgenda(Agenda):
-    """What lies ahead, numbered by step, and which timers a step has set."""
-
-    def __init__(self, loop: NotedLoop) -> None:
-        super().__init__()
-        self.dates: list[Dated] = []
-        self.set: list[Written] = []
-        self.cells = Cells(self._timers, loop.steps, self.set)
-        self.current: Dated | None = None
-        self.number = self.place = 0
-
-    def issue(self, number: int, place: int) -> tuple[int, int, int]:
-        """By step and place within it. The last part tells them apart where a step is done again."""
-        self._issued += 1
-        return (number, place, self._issued)
-
-    def date(self, dated: Dated) -> None:
-        self.place += 1
-        self._issued += 1
-        dated.issue = (self.number, self.place, self._issued)
-        self.put(dated)
-        if dated.timer is not None:
-            self._sets(dated.timer)
-            self._timers[dated.timer] = dated
-        self.dates.append(dated)
-
-    def disarm(self, timer: Any) -> None:
-        self._sets(timer)
-        super().disarm(timer)
-
-    def _sets(self, timer: Any) -> None:
-        self.set.append((self._timers, timer, self._timers.get(timer, ABSENT)))
-
-    def undo(self) -> None:
-        super().undo()
-        # behind that: it has brought back those, too, that the step itself took back
-        for dated in self.dates:
-            dated.alive = False
-            if self._timers.get(dated.timer) is dated:
-                del self._timers[dated.timer]
-        went_off = bool(self.set) and self.set[0][2] is self.current
-        del self.set[went_off:]  # the step has written no timer, but the one that it stems from is gone
-
-    def writes_due(self, at: int) -> Iterator[Dated]:
-        return self._due(super().writes_due(at)) if self.writes else iter(())
-
-    def _due(self, writes: Iterator[Dated]) -> Iterator[Dated]:
-        for dated in writes:
-            self.current = dated
-            yield dated
-
-    def events_due(self, at: int) -> Iterator[Dated]:
-        events, timers = self.events, self._timers
-        while events and events[0][0] == at:
-            dated = heappop(events)[-1]
-            if dated.alive:
-                dated.alive = False
-                self.current = dated
-                if dated.timer is not None:  # it is what is armed, else it were dead
-                    self.set.append((timers, dated.timer, dated))
-                    del timers[dated.timer]
-                yield dated
-
-
 class NotedLoop(Loop):
     """The serial loop, which keeps its recent steps.
 
@@ -181,6 +84,7 @@ class NotedLoop(Loop):
         self.reads: list[Any] = []
         """What the step under way reads, as steps have it."""
         self.steps: dict[int, Step] = {}
+        """Those that are in the indexes, by number."""
         self._number = GAP
         self.widths = kept(program)
         self.done: list[FrontDone] = []
@@ -203,6 +107,11 @@ class NotedLoop(Loop):
         self._indexed = 0
         """So many of the steps are in the indexes."""
         self._looks = bool(self.widths)
+        self._live = self._bound.__dict__
+        self._sent: set[type[Event]] = set()
+        """Types of events that may be sent, as far as it was asked."""
+        self._later: Sequence[Dated] = ()
+        """The calls of `after=` handlers that the log event under way comes with."""
 
     def _store(self, name: str) -> DictStore:
         spec = spec_of(self.program).declared[name]
@@ -221,35 +130,135 @@ class NotedLoop(Loop):
     def _read(self, index: Index, key: Any) -> None:
         self.reads += (index, key)
 
+    # --- steps ------------------------------------------------------------------------------------
+    # What the serial loop does, with fewer calls for each step.
+
+    def step(self, event: Event) -> None:
+        ts, agenda, cls = event.ts, self.agenda, type(event)
+        if agenda.writes or self._calendars or (agenda.events and agenda.events[0][0] <= ts):
+            self.advance(ts)
+        self.outcome.events += 1
+        calls = self._after.get(cls)
+        if calls is None:
+            self._transaction(event, self._handlers.get(cls, ()), ts, LOG_EVENT, event.seq)
+            return
+        for handler, lag in calls:
+            agenda.date(
+                Dated(ts + lag, event.seq, 0, handler.name, handler.name, event=event, handlers=(handler,))
+            )
+        self._later, agenda.dates = agenda.dates, []
+        try:
+            self._transaction(event, self._handlers.get(cls, ()), ts, LOG_EVENT, event.seq)
+        except HandlerError:
+            for dated in self._later:
+                dated.alive = False
+            raise
+        finally:
+            self._later = ()
+
+    def advance(self, to: int) -> None:
+        if self._calendars:
+            super().advance(to)
+            return
+        agenda = self.agenda
+        writes, events = agenda.writes, agenda.events
+        while True:
+            if writes and not (events and events[0][0] < writes[0][0]):
+                at = writes[0][0]
+            elif events:
+                at = events[0][0]
+            else:
+                return
+            if at > to:
+                return
+            for dated in agenda.writes_due(at):
+                self._write(dated)
+            for dated in agenda.events_due(at):
+                self._transaction(dated.event, dated.handlers, at, DATED_EVENT, dated.root)
+
     def _transaction(
         self, event: Event | None, handlers: tuple[HandlerSpec, ...], ts: int, phase: int, root: int
     ) -> None:
-        agenda, refused = self.agenda, self.outcome.refused
-        later, dated = agenda.dates, None
-        if later:
-            agenda.dates = []
-        if phase == Phase.LOG_EVENT:
-            self.frontier = key = (ts, phase, root, ())
-        elif phase == Phase.DATED_EVENT:
+        agenda, bound = self.agenda, self._bound
+        self._now, self._phase, self._root = ts, phase, root
+        self._live["now"] = ts
+        dated = refusal = None
+        if phase == LOG_EVENT:
+            key: Key = (ts, phase, root, ())
+        elif phase == DATED_EVENT:
             dated = agenda.current
-            assert dated is not None
-            self.frontier = key = (ts, phase, root, dated.issue)
+            key = (ts, phase, root, dated.issue)  # type: ignore[union-attr]
         else:
-            self.frontier = key = (ts, phase, self._places[id(handlers[0])], ())
-        count = len(refused)
-        super()._transaction(event, handlers, ts, phase, root)
-        step = Step(self._number, key, root, event, handlers, dated)
-        if len(refused) != count:
-            step.refusal = refused.pop()
+            key = (ts, phase, self._places[id(handlers[0])], ())
+        self.frontier = key
+        current = event
+        try:
+            for handler in handlers:
+                self._handler = handler.name
+                if current is None:
+                    handler.function(bound)
+                else:
+                    handler.function(bound, current)
+            if self._derivations:
+                while self._derived:
+                    current = self._derived.popleft()
+                    for handler in self._handlers.get(type(current), ()):
+                        self._handler = handler.name
+                        handler.function(bound, current)
+                self._derivations = 0
+        except Rejection as refused:
+            self._undo()
             agenda.dates = []
+            self._emitted[:] = [] if refused.record is None else [refused.record]
+            name = "tick" if event is None else type(event).__name__
+            refusal = Refusal(Position(ts, phase, root, 0), name, self._handler, refused.reason)
+        except Exception as error:
+            self._undo()
+            shown = "a tick" if current is None else current
+            raise self._failed(shown, self._handler, error, (ts, root)) from error
+        step = Step(self._number, key, root, event, handlers, dated)
+        if refusal is not None:
+            step.refusal = refusal
         if self._emitted:
             step.emitted = self._emitted[:]
-            self.outcome.outputs.clear()
-        if later and later is not agenda.dates:
-            step.later = later
-        if phase == Phase.LOG_EVENT:
+            self._emitted.clear()
+        if phase == LOG_EVENT:
+            if self._later:
+                step.later = self._later
             self.own[root] = step
+        elif dated is not None:
+            dated.note = step
         self._note(step)
+
+    def _undo(self) -> None:
+        """What the step under way has done is not done: nothing is left of it."""
+        super()._undo()
+        self._emitted.clear()
+        self._derived.clear()
+        self._derivations = 0
+        self._done.clear()
+
+    @runtime("send")
+    def _send(
+        self, event: Event, *, after: int | None = None, at: int | None = None, key: Any = None
+    ) -> None:
+        cls, now = type(event), self._now
+        if cls not in self._sent:
+            self._sent.add(check_sent(self._spec, event))
+        due = due_at(now, after, at)
+        timer = None if key is None else timer_of(cls, key)
+        if timer is not None:
+            self.agenda.disarm(timer)
+        if due == now:
+            self._derivations += 1
+            if self._derivations > self._spec.loop:
+                raise loop_bound(self._spec)
+            self._derived.append(event._at(due, self._root))
+            return
+        self.agenda.date(Dated(
+            due, self._root, 0, cls.__name__, self._handler, event=event._at(due, self._root),
+            handlers=self._handlers.get(cls, ()), timer=timer,
+        ))  # fmt: skip
 
     def _failed(self, shown: Any, handler: str, error: Exception, place: tuple[int, int]) -> HandlerError:
         """Without the traceback, which takes longer than most handlers."""
@@ -258,7 +267,8 @@ class NotedLoop(Loop):
     def _write(self, dated: Dated) -> None:
         self.frontier = key_of(dated)
         super()._write(dated)
-        self._note(Step(self._number, self.frontier, dated.root, None, (), dated))
+        dated.note = step = Step(self._number, self.frontier, dated.root, None, (), dated)
+        self._note(step)
 
     def _note(self, step: Step) -> None:
         agenda, journal, reads, number = self.agenda, self._journal, self.reads, self._number
@@ -268,19 +278,20 @@ class NotedLoop(Loop):
         if agenda.set:
             step.wrote = [*journal, *agenda.set]
             agenda.set.clear()
+            agenda.back.clear()
+            journal.clear()
         elif journal:
             step.wrote = journal[:]
-        journal.clear()
+            journal.clear()
         if agenda.dates:
             step.dates = agenda.dates
             agenda.dates = []
-        if step.dated is not None:
-            step.dated.note = step
         self.order.append(step)
-        self.steps[number] = step
         self._number = agenda.number = number + GAP
-        agenda.place = 0
+        if agenda.place:
+            agenda.place = 0
         if self._looks:
+            self._done.clear()
             for done in self.done:
                 if done.touched:
                     step.told = (
@@ -301,6 +312,7 @@ class NotedLoop(Loop):
         agenda = self.agenda
         agenda.number, agenda.place, agenda.dates = self._number, 0, []
         agenda.set.clear()
+        agenda.back.clear()
         for done in self.done:
             done.touched.clear()
 
@@ -316,8 +328,10 @@ class NotedLoop(Loop):
     def index(self) -> None:
         """Have all steps in the indexes: of those that others did not touch, from the last time on."""
         writers_of = {place: cells.writers.found for place, cells in self.cells_of.items()}
+        steps = self.steps
         for step in self.order[self._indexed :]:
             number = step.number
+            steps[number] = step
             for data, key, _ in step.wrote:
                 writers = writers_of[id(data)]
                 found = writers.get(key)
@@ -391,8 +405,7 @@ class NotedLoop(Loop):
                     cells.remember(step, key)
         del self.order[:first]
         for step in gone:
-            del self.steps[step.number]
-            if step.key[1] == Phase.LOG_EVENT:
+            if step.key[1] == LOG_EVENT:
                 del self.own[step.root]
             if step.dated is not None:
                 step.dated.note = None  # a cycle
@@ -411,6 +424,7 @@ class NotedLoop(Loop):
     def _forget_indexes(self) -> None:
         """They are made again when somebody asks: to go through them takes longer."""
         self._indexed = 0
+        self.steps.clear()
         for cells in self.cells_of.values():
             for index in cells.indexes:
                 index.found.clear()

@@ -52,10 +52,22 @@ class Tape:
         self._kept: list[Event] = []
         self._place = 0
 
-    def next(self) -> Event | None:
+    def events(self) -> Iterator[Event]:
+        """The events from where it stands, wherever it goes meanwhile."""
+        if self._keeps:
+            yield from iter(self._next, None)
+            return
+        while True:
+            rest = self._rest
+            for event in rest:
+                yield event
+                if self._rest is not rest:
+                    break
+            else:
+                return
+
+    def _next(self) -> Event | None:
         """The next event; None at the end."""
-        if not self._keeps:
-            return next(self._rest, None)
         if self._place == len(self._kept):
             event = next(self._rest, None)
             if event is None:
@@ -160,12 +172,14 @@ class _Taking:
 
     def _left(self) -> Iterator[Event]:
         """The events from where the tape stands, without those that are taken out, which may become more on the way; now and then a pause."""
-        while (event := self._tape.next()) is not None:
-            if event.seq in self._taken:
+        taken = self._taken
+        for event in self._tape.events():
+            seq = event.seq
+            if seq in taken:
                 continue
             self._since += 1
             if self._since >= _SPACING:
-                self._pause(event.seq)
+                self._pause(seq)
             self._reached = event.ts
             yield event
 

@@ -18,7 +18,8 @@ from timelapse.errors import HandlerError
 from timelapse.ids import Phase
 from timelapse.kernels.takeout.cells import Cells, Index
 from timelapse.kernels.takeout.looking import CellHistory, Operations, PastDone, Told
-from timelapse.kernels.takeout.steplog import WITHDRAWN, Key, NotedLoop, NotedStore, Step, key_of
+from timelapse.kernels.takeout.noted import NotedStore
+from timelapse.kernels.takeout.steplog import WITHDRAWN, Key, NotedLoop, Step, key_of
 from timelapse.kinds.base import ABSENT
 from timelapse.kinds.past import Done, History, Operation
 from timelapse.model.agenda import Agenda, Dated
