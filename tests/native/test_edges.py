@@ -10,10 +10,14 @@ import pytest
 from tests.native.oracle import same
 from tests.writers.sources import load_source
 from timelapse.analysis import analyse, final_pass
+from timelapse.analysis.result import PassProgram
+from timelapse.kernels.base import PassResult
 from timelapse.kernels.native.kernel import NativeKernel
 from timelapse.kernels.native.lowering.lower import Lowering
+from timelapse.kernels.native.unit import Unit
 from timelapse.kernels.python.interpreted import InterpretedKernel
 from timelapse.log import MemoryLog
+from timelapse.model.program import Program
 
 INTS = [0, 1, -1, 2, 3, -7, 62, 63, 64, 2**31, 2**53, 2**53 + 1, -(2**53) - 1, 2**62, 2**63 - 1, -(2**63)]
 FLOATS = [
@@ -99,6 +103,22 @@ def _values(*, edges: bool) -> list[tuple[Any, ...]]:
     ]
 
 
+def _both(
+    cls: type[Program], unit: Unit, work: PassProgram, log: MemoryLog, first: int, text: str
+) -> tuple[NativeKernel, PassResult, PassResult]:
+    """Both over the rest of a log; they fail at the same event, with the same words."""
+    python, native = (
+        InterpretedKernel(cls(), work, {}, final=True),
+        NativeKernel(cls(), work, unit, {}, final=True),
+    )
+    native.credit.spend = lambda _: True  # type: ignore[method-assign, assignment]
+    expected = python.run(log.events(first, log.count, {"E": unit.events[0]}, work.columns), lambda _: None)
+    chunks = log.chunks(first, log.count, work.columns)
+    found = native.run(chunks, lambda _: None, log._events.__getitem__)
+    assert (found.failed_seq, str(found.failure)) == (expected.failed_seq, str(expected.failure)), text
+    return native, found, expected
+
+
 @pytest.mark.parametrize("record", GROUPS)
 def test_operations_at_the_edges(record: str) -> None:
     """The same bits as Python over all edge values, failures left to Python; ordinary values stay compiled."""
@@ -110,34 +130,26 @@ def test_operations_at_the_edges(record: str) -> None:
     slow = []
     for edges in (True, False):
         for which, text in enumerate(texts):
-            native = NativeKernel(cls(), work, unit, {}, final=True)
-            native.credit.spend = lambda _: True  # type: ignore[method-assign, assignment]
             events = [event(which, *v)._at(0, n) for n, v in enumerate(_values(edges=edges))]
-            while events:
-                log = MemoryLog(events, [event])
-                python = InterpretedKernel(cls(), work, {}, final=True)
-                rows = log.events(0, len(events), {"E": event}, work.columns)
-                expected = python.run(rows, lambda _: None)
+            log, good, first = MemoryLog(events, [event]), [], 0
+            while first < len(
+                events
+            ):  # from where Python has raised to where it does next: no event depends on another
+                native, _, expected = _both(cls, unit, work, log, first, text)
                 stop = len(events) if expected.failure is None else expected.failed_seq
-                chunks = log.chunks(0, len(events), work.columns)
-                found = native.run(chunks, lambda _: None, events.__getitem__)
-                assert (found.failed_seq, str(found.failure)) == (
-                    expected.failed_seq,
-                    str(expected.failure),
-                ), text
-                if expected.failure is None:
-                    for one, table in expected.outputs.items():
-                        pairs = zip(found.outputs[one].to_pylist(), table.to_pylist(), strict=True)
-                        assert [
-                            (events[n], a, b) for n, (a, b) in enumerate(pairs) if repr(a) != repr(b)
-                        ] == [], text
-                        assert same(found.outputs[one], table), text
-                    break
-                # Python raises at one of them: the others before it are compared without it.
-                good = [e for n, e in enumerate(events) if n != stop]
+                good += events[first:stop]
+                first = stop + 1
+            if len(good) < len(events):
                 events = [e._at(0, n) for n, e in enumerate(good)]
-                native = NativeKernel(cls(), work, unit, {}, final=True)
-                native.credit.spend = lambda _: True  # type: ignore[method-assign, assignment]
+            if events:
+                native, found, expected = _both(cls, unit, work, MemoryLog(events, [event]), 0, text)
+                assert expected.failure is None, text
+                for one, table in expected.outputs.items():
+                    pairs = zip(found.outputs[one].to_pylist(), table.to_pylist(), strict=True)
+                    assert [
+                        (events[n], a, b) for n, (a, b) in enumerate(pairs) if repr(a) != repr(b)
+                    ] == [], text
+                    assert same(found.outputs[one], table), text
             if not edges and native.left > 0.1 * len(events) and text not in LEAVING:
                 slow.append((text, native.left))
     assert slow == []

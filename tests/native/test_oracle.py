@@ -58,9 +58,9 @@ def test_tables_grow(monkeypatch: pytest.MonkeyPatch) -> None:
     """Many keys, more events than one call of the compiled function takes, state kept over slices."""
     events: list[Event] = [
         A(i * 2654435761 % 100003, i % 4, f"w{i % 5003}", i % 2 == 0, 0.5, b"x", i, ts=i)
-        for i in range(70_000)
+        for i in range(45_000)
     ]
-    assert compare(Mixed, events, [0, 40_000, 70_000], monkeypatch) == len(passes(Mixed))
+    assert compare(Mixed, events, [0, 35_000, 45_000], monkeypatch) == len(passes(Mixed))
 
 
 def test_an_event_that_leaves_int64_on_the_way_runs_in_python(monkeypatch: pytest.MonkeyPatch) -> None:
