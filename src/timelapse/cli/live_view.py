@@ -30,8 +30,11 @@ def ending_on_sigterm(run: Live) -> Iterator[None]:
 _EVERY = 10.0
 
 
-def watch(run: Live, progress: Any) -> None:
-    """Say how it goes until it ends, or somebody presses Ctrl-C."""
+STOPPING = "stopping after this epoch; Ctrl-C again ends at once, and loses nothing"
+
+
+def watch(run: Live, progress: Any, stopping: str = STOPPING) -> None:
+    """Say how it goes until it ends, or somebody presses Ctrl-C; what is said then."""
     from timelapse.streaming.serve.status import status
 
     said = time.monotonic()
@@ -44,7 +47,7 @@ def watch(run: Live, progress: Any) -> None:
             said, first = now, False
             progress.note(line_of(status(run)))
     except KeyboardInterrupt:
-        progress.note("stopping after this epoch; Ctrl-C again ends at once, and loses nothing")
+        progress.note(stopping)
         run.end()
         while not run.wait(0.5):
             pass
@@ -66,7 +69,8 @@ def line_of(found: dict[str, Any]) -> str:
         if found[name]:
             parts.append(f"{found[name]:,} {what}")
     if found["commit_seconds"]:
-        parts.append(f"commit p99 {1000 * found['commit_seconds']['p99']:,.0f} ms")
+        what = "behind" if found["state"] == "following" else "commit"
+        parts.append(f"{what} p99 {1000 * found['commit_seconds']['p99']:,.0f} ms")
     if found["state"] != "running":
         parts.insert(0, found["state"])
     return "  ".join(parts)

@@ -37,6 +37,7 @@ _MODULES = {
     "derive_command": ("derive",),
     "run_commands": ("replay", "verify"),
     "live_command": ("live", "parity"),
+    "serve_command": ("serve",),
     "shadow_command": ("shadow",),
     "diff_command": ("diff",),
     "sweep_command": ("sweep",),
@@ -108,6 +109,7 @@ _LOGS_AND_RUNS = {
     ("show_log", "path"),
     ("live", "out"),
     ("parity", "out"),
+    ("serve", "out"),
     ("shadow", "out"),
 }
 """Options, besides `log`, that name the place of a log, run or live run: it may be in an object store."""

@@ -12,7 +12,8 @@ _REMEMBERED = 512
 
 @dataclass(frozen=True)
 class Committed:
-    """One committed epoch, for who watches. `seconds`: from the moment its first rows were asked for to the commit."""
+    """One committed epoch, for who watches. `seconds`: from the moment its first rows were asked for to the commit; in a process that follows, to when it can be
+    read there."""
 
     epoch: Epoch
     rows: int
@@ -26,7 +27,7 @@ class Health:
     """How a live run goes."""
 
     state: str = "starting"
-    """starting, standby, running, waiting (the place takes no epoch), paused, ended, stopped, failed."""
+    """starting, standby, following (another process runs it), running, waiting (the place takes no epoch), paused, ended, stopped, failed."""
     problem: str = ""
     recent: deque[Committed] = field(default_factory=lambda: deque(maxlen=_REMEMBERED))
     rows: int = 0

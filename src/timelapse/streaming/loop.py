@@ -31,6 +31,7 @@ from timelapse.streaming.sinks.base import Follower
 from timelapse.streaming.sources.base import LiveSource
 from timelapse.streaming.sources.push import Push
 from timelapse.streaming.streams import StreamEntry
+from timelapse.streaming.turns import short_turns
 
 MOST_ROWS = 1_000_000
 """Rows that one epoch asks of its sources, about."""
@@ -135,6 +136,11 @@ class Loop:
         """Whether the loop has ended."""
         return self.health.state in ("ended", "stopped", "failed")
 
+    @property
+    def owns(self) -> bool:
+        """Whether this process commits the run's epochs."""
+        return self.health.state != "standby"
+
     def push_of(self, kind: str, name: str) -> Push | None:
         """The stream of a type that rows are sent to."""
         for entry, source in self._sources:
@@ -145,7 +151,7 @@ class Loop:
     # --- the thread -----------------------------------------------------------------------------------
 
     def _run(self) -> None:
-        with while_not(self._stop.is_set):
+        with short_turns(), while_not(self._stop.is_set):
             self._run_until_stopped()
 
     def _run_until_stopped(self) -> None:
@@ -171,7 +177,8 @@ class Loop:
         self._corrector.stop()
         if self.early is not None:
             self.early.stop()
-        if state in ("stopped", "ended") and self.health.state != "standby":
+        owns = self.owns
+        if state in ("stopped", "ended") and owns:
             try:
                 self._saver.last(self.head, self.lock)
             except Exception as error:  # all is committed: the next process runs again what this one lacks
@@ -182,10 +189,9 @@ class Loop:
                 self._progress.note(
                     f"{sink.sink.text} has outputs up to epoch {sink.epoch:,} only; it gets the others when the run goes on"
                 )
-        standing_by = self.health.state == "standby"
         self.health.state, self.health.problem = state, problem
         self._over.set()
-        if self._lease is not None and self.head is not None and not standing_by and state != "failed":
+        if self._lease is not None and self.head is not None and owns and state != "failed":
             self._lease.join()
             with suppress(OSError, StorageError):
                 lease.hold(self._place, self.head.writer, 0, ended=True)

@@ -22,6 +22,7 @@ from starlette.websockets import WebSocket
 
 from timelapse.errors import SourceError, TimelapseError, UsageError
 from timelapse.model.program import spec_of
+from timelapse.streaming.following import Following, not_its_own
 from timelapse.streaming.live import Live
 from timelapse.streaming.serve.asking import Asking, read_row
 from timelapse.streaming.serve.guard import Guard, Refused, host_and_port, is_local, tokens_at
@@ -155,7 +156,7 @@ class _App:
 
     async def _health(self, request: Request) -> Response:
         health = self._run.health
-        good = health.state in ("starting", "standby", "running", "paused", "ended")
+        good = health.state in ("starting", "standby", "following", "running", "paused", "ended")
         return JSONResponse({"state": health.state, "ok": good}, 200 if good else 503)
 
     async def _metrics(self, request: Request) -> Response:
@@ -254,6 +255,8 @@ class _App:
         return JSONResponse({"rows": table.num_rows, "counted": counted})
 
     def _push_of(self, request: HTTPConnection) -> Push:
+        if isinstance(self._run, Following):
+            raise Refused(409, not_its_own().message)
         push = self._run.push_of(request.path_params["type"], request.path_params.get("stream", ""))
         if push is None:
             raise Refused(404, "no stream of this name takes rows")
@@ -291,6 +294,8 @@ class _App:
         doing = {"pause": self._run.pause, "resume": self._run.resume, "stop": self._run.end}
         if what not in doing:
             raise Refused(404, f"there is no {what!r:.60}; pause, resume, stop")
+        if isinstance(self._run, Following):
+            raise not_its_own()
         doing[what]()
         return JSONResponse({"done": what})
 

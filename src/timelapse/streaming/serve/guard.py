@@ -9,8 +9,10 @@ import hmac
 import json
 import os
 import secrets
+import time
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 from urllib.parse import urlsplit
 
 from starlette.requests import HTTPConnection
@@ -43,7 +45,7 @@ def tokens_at(out: Path) -> dict[str, str]:
         try:
             handle = os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600)
         except FileExistsError:
-            found = json.loads(path.read_text())
+            found = _read(path)
             if isinstance(found, dict) and all(isinstance(found.get(right), str) for right in RIGHTS):
                 return {right: found[right] for right in RIGHTS}
             raise UsageError(
@@ -52,6 +54,18 @@ def tokens_at(out: Path) -> dict[str, str]:
         made = {right: secrets.token_urlsafe(24) for right in RIGHTS}
         with os.fdopen(handle, "w") as file:
             json.dump(made, file, indent=2)
+
+
+def _read(path: Path) -> Any:
+    """What is in a file that another process may be writing; None where it is no JSON."""
+    for _ in range(100):
+        if text := path.read_text():
+            break
+        time.sleep(0.01)
+    try:
+        return json.loads(text)
+    except json.JSONDecodeError:
+        return None
 
 
 def host_and_port(listen: str) -> tuple[str, int]:

@@ -54,7 +54,7 @@ function show(s) {
   const p99 = s.commit_seconds.p99;
   const figures = [
     ["rows per second", number(s.rows_per_second)], ["rows in all", number(s.rows)], ["epochs", number(s.epoch)],
-    ["ms to commit (p50 / p99)", p99 === undefined ? "–" : number(1000 * s.commit_seconds.p50) + " / " + number(1000 * p99)],
+    [s.state === "following" ? "ms until read here (p50 / p99)" : "ms to commit (p50 / p99)", p99 === undefined ? "–" : number(1000 * s.commit_seconds.p50) + " / " + number(1000 * p99)],
     ["seconds behind the clock", number(s.behind_seconds, 1)], ["rows that wait", number(s.waiting_rows)], ["late rows", number(s.late)],
     ["put aside", number(s.aside)], ["put aside by filters", number(s.filtered)], ["rejected", number(s.rejected)], ["taken out", number(s.quarantined)],
     ["handlers run as", s.compiled ? "machine code" : "Python"],
@@ -71,6 +71,7 @@ function show(s) {
     return row;
   }));
   $("sinks").replaceChildren(...s.sinks.map((k) => element("li", `${k.sink}: up to epoch ${number(k.epoch)}` + (k.error ? " – " + k.error : ""), k.error ? "bad" : "")));
+  $("operate-box").hidden = s.state === "following";  // who runs it decides
   $("sinks-box").hidden = !s.sinks.length;
   filters(s.filters || []);
   options($("states"), s.states);

@@ -75,7 +75,17 @@ def metrics(run: Live) -> str:
             f"timelapse_{name}{labels} {float(value):.10g}" for labels, value in rows if value is not None
         )
 
-    states = ("starting", "standby", "running", "waiting", "paused", "ended", "stopped", "failed")
+    states = (
+        "starting",
+        "standby",
+        "following",
+        "running",
+        "waiting",
+        "paused",
+        "ended",
+        "stopped",
+        "failed",
+    )
     put(
         "state",
         "gauge",

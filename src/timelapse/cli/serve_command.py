@@ -1,0 +1,73 @@
+"""`serve`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from timelapse.cli.options import Json, Sets, examples
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command."""
+    app.command(
+        epilog=examples(
+            "timelapse serve out/live",
+            "timelapse serve s3://bucket/live --listen 8081",
+        )
+    )(serve)
+
+
+def serve(
+    out: Annotated[
+        Path, typer.Argument(metavar="OUT", help="A live run's directory or URL.", show_default=False)
+    ],
+    program: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="FILE:CLASS", help="The program, where it is not where it was.", show_default=False
+        ),
+    ] = None,
+    settings: Sets = None,
+    listen: Annotated[
+        str, typer.Option(metavar="[HOST:]PORT", help="Where to listen; port 0: one that is free.")
+    ] = "8080",
+    tls_cert: Annotated[
+        str | None,
+        typer.Option("--tls-cert", metavar="FILE", help="The certificate, for other machines than this one."),
+    ] = None,
+    tls_key: Annotated[str | None, typer.Option("--tls-key", metavar="FILE", help="Its key.")] = None,
+    as_json: Json = False,
+) -> None:
+    """Serve a live run's states, outputs and page over HTTP from a process of its own, as of the last committed epoch.
+
+    It follows the epochs that `timelapse live` commits, with the program's states in memory, and never takes over; several may. It goes on while nobody runs the run, until
+    Ctrl-C. Rows are sent, and the run is paused and stopped, where it runs.
+    """
+    from timelapse.cli.console import print_json
+    from timelapse.cli.live_view import ending_on_sigterm, watch
+    from timelapse.cli.progress_view import progress_for
+    from timelapse.cli.settings import build_program
+    from timelapse.model.versions import load_named
+    from timelapse.streaming.following import follow
+    from timelapse.streaming.serve.app import Server
+    from timelapse.streaming.serve.status import status
+
+    made = None if program is None else build_program(load_named(program), settings or [])
+    with progress_for(as_json) as progress:
+        run = follow(out, made, progress=progress)
+        server = None
+        try:
+            server = Server(run, listen, certificate=tls_cert, key=tls_key)
+            progress.note(f"{server.address}  (tokens: {run.place.local}/tokens.json)")
+            with ending_on_sigterm(run):
+                watch(run, progress, "stopping; the live run goes on")
+        finally:
+            if server is not None:
+                server.close()
+            run.end()
+    run.wait(60)
+    if as_json:
+        print_json({**status(run), "out": str(run.path)})

@@ -1,0 +1,268 @@
+"""A live run that another process runs is read here, as of its last committed epoch, whatever becomes of it."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import timelapse as tl
+from tests.depth import deep
+from tests.streaming.test_asking import Adding, Doubling, Put
+from tests.streaming.test_live import FAST
+from tests.streaming.test_serve import Client
+from timelapse.errors import RunError, UsageError
+from timelapse.streaming.following import Following, follow
+from timelapse.streaming.reading import Reading
+from timelapse.streaming.serve.app import Server
+
+RULES = """
+import timelapse as tl
+
+
+class Hit(tl.Event):
+    who: int
+    size: int
+
+
+class Seen(tl.Record):
+    who: int
+    n: int
+
+
+class Watch(tl.Program):
+    n: tl.Counter[int]
+
+    @tl.on(Hit)
+    def hit(self, e: Hit) -> None:
+        self.n[e.who] += e.size
+        if e.who == 13:
+            raise ValueError("thirteen")
+        self.emit(Seen(who=e.who, n=self.n[e.who]))
+"""
+
+
+@pytest.fixture(autouse=True)
+def _interpreted(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TIMELAPSE_KERNEL", "interpreted")
+
+
+def up_to(run: Following, epoch: int) -> None:
+    run.until(lambda e: e.number >= epoch)
+
+
+def files(out: Path) -> list[str]:
+    return sorted(str(path.relative_to(out)) for path in out.rglob("*"))
+
+
+@pytest.mark.parametrize("late", ["side", "correct"])
+@pytest.mark.parametrize("seed", range(deep(3)))
+def test_it_has_what_the_run_has(tmp_path: Path, seed: int, late: str) -> None:
+    """Begun at some epoch; late rows are corrected meanwhile; a moment is one epoch's."""
+    rng, push, out = random.Random(seed), tl.Push(), tmp_path / "out"
+    options: dict[str, Any] = {**FAST, "late": late, "correct_every": "50ms", "checkpoint": "100ms"}
+    with tl.live(Adding, {Put: push}, out, idle=None, **options) as run:
+        at, followed = 1_000, None
+        for turn in range(30):
+            rows = [
+                Put(who=rng.randrange(4), size=rng.randrange(9), ts=at + rng.randrange(40)) for _ in range(9)
+            ]
+            if turn % 5 == 4:  # late
+                rows.append(Put(who=1, size=100, ts=at - 60))
+            push.send(sorted(rows, key=lambda e: e.ts))
+            at += 40
+            if turn == 10:
+                followed = follow(out)
+            if followed is not None:
+                last = run.until(lambda e, rows=turn: sum(p.rows for p in e.partitions) >= 9 * rows)  # type: ignore[misc]
+                up_to(followed, last.number)
+                found, epoch = followed.look({"total": [0, 1, 2, 3]})
+                assert epoch is not None
+                if (mine := run.look({"total": [0, 1, 2, 3]}))[1] is not None and mine[
+                    1
+                ].number == epoch.number:
+                    assert mine == (found, epoch)
+        push.close()
+        run.wait()
+        assert followed is not None
+        last_epoch = run.last
+        assert last_epoch is not None
+        up_to(followed, last_epoch.number)
+        assert followed.state("total") == run.state("total")
+        assert followed.outputs("Sum").equals(run.outputs("Sum"))
+        assert followed.health.state == "following"
+        followed.stop()
+        assert followed.health.state == "stopped"
+    assert Reading.open(out).parity().same
+
+
+def test_it_changes_nothing_and_has_no_say(tmp_path: Path) -> None:
+    push, out = tl.Push(), tmp_path / "out"
+    with tl.live(Adding, {Put: push}, out, idle=None, **FAST) as run:
+        push.send([Put(who=1, size=n, ts=1_000 + n) for n in range(9)])
+        last = run.until(lambda e: e.end_seq >= 8)
+        run.stop()
+    before = files(out)
+    with follow(out) as found:
+        up_to(found, last.number)
+        assert found.get("total", 1) == sum(range(8))
+        for refused in (
+            found.pause,
+            found.resume,
+            lambda: found.keep_out(),
+            lambda: found.filter(),
+            lambda: found.follow(print),
+        ):
+            with pytest.raises(UsageError, match="only reads the live run"):
+                refused()
+    assert files(out) == before
+    with pytest.raises(RunError, match="not a live run"):
+        follow(tmp_path / "nothing")
+
+
+def test_it_goes_on_with_the_next_version_and_with_events_taken_out(tmp_path: Path) -> None:
+    """The program is changed, with a state besides; then one fails, and its event is taken out."""
+    out, data, rules = tmp_path / "out", tmp_path / "in", tmp_path / "rules.py"
+    data.mkdir()
+
+    def live(number: int, who: int, *more: str) -> None:
+        """In a process of its own, as an operator would."""
+        at = 1_000 * number
+        rows = [{"ts": at + n, "who": who if n == 1 else n, "size": n} for n in range(4)]
+        (data / f"{number}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+        command = [
+            sys.executable,
+            "-m",
+            "timelapse.cli.main",
+            "live",
+            f"{rules}:Watch",
+            str(out),
+            f"Hit={data}",
+        ]
+        done = subprocess.run(
+            [*command, "--once", "--ahead", "any", *more], capture_output=True, text=True, check=False
+        )
+        assert done.returncode == 0, done.stderr
+
+    rules.write_text(RULES)
+    live(1, 7)
+    with follow(out) as found:
+        up_to(found, 1)
+        assert found.get("n", 7) == 1
+        rules.write_text(RULES.replace("n: tl.Counter[int]\n", "n: tl.Counter[int]\n    m: tl.Counter[int]\n").replace(
+            "        if", "        self.m[e.who] += 1\n        if"
+        ))  # fmt: skip
+        live(2, 8, "--evolve")
+        found.until(lambda e: e.end_seq >= 8)
+        assert (found.get("n", 8), found.get("m", 8), found.get("n", 7)) == (1, 1, 1)
+        live(3, 13, "--quarantine")
+        last = found.until(lambda e: e.end_seq >= 12)
+        assert last.quarantined == 1
+        assert (found.get("m", 2), found.get("m", 13)) == (2, 0)
+
+
+def wait_for(condition: Callable[[], bool]) -> None:
+    end = time.monotonic() + 60
+    while not condition():
+        assert time.monotonic() < end
+        time.sleep(0.02)
+
+
+def test_the_command(tmp_path: Path) -> None:
+    """Beside `timelapse live`, which is killed and begun again; its own say is none."""
+    out, data, rules = tmp_path / "out", tmp_path / "in", tmp_path / "rules.py"
+    rules.write_text(RULES)
+    data.mkdir()
+    sent = 0
+
+    def send() -> None:
+        nonlocal sent
+        rows = [{"ts": 1_000 + n, "who": n % 5, "size": 1} for n in range(sent, sent + 10)]
+        (data / ".new").write_text("".join(json.dumps(row) + "\n" for row in rows))
+        (data / ".new").rename(data / f"{sent:04}.jsonl")
+        sent += 10
+
+    def begun(*args: str) -> subprocess.Popen[str]:
+        command = [sys.executable, "-m", "timelapse.cli.main", *args]
+        return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+
+    run = [
+        "live",
+        f"{rules}:Watch",
+        str(out),
+        f"Hit={data}",
+        "--ahead",
+        "any",
+        "--trigger",
+        "20ms",
+        "--idle",
+        "never",
+    ]
+    send()
+    live = begun(*run)
+    serving = None
+    try:
+        wait_for(lambda: (out / "live.json").exists())
+        serving = begun("serve", str(out), "--listen", "0")
+        assert serving.stderr is not None
+        line = serving.stderr.readline()
+        assert line.startswith("http://"), line
+
+        class Given:
+            address, tokens = line.split()[0], json.loads((out / "tokens.json").read_text())
+
+        client = Client(Given())  # type: ignore[arg-type]
+
+        def rows() -> int:
+            return int(client.ask("/api/status")[1].get("rows", 0))
+
+        wait_for(lambda: rows() >= 9)
+        assert client.ask("/api/state/n?key=0")[1]["value"] == 2
+        assert client.ask("/health", right="") == (200, {"state": "following", "ok": True})
+        live.send_signal(signal.SIGKILL)
+        live.communicate()
+        assert client.ask("/api/state/n?key=0")[1]["value"] == 2
+        send()
+        live = begun(*run)
+        wait_for(lambda: rows() >= 19)
+        assert client.ask("/api/state/n?key=0")[1]["value"] == 4
+        for path in ("/api/pause", "/api/stop", "/api/filters"):
+            body = b'["Hit: who == 1"]' if path == "/api/filters" else b""
+            code, told = client.ask(path, body, right="operate")
+            assert (code, "only reads the live run" in told["error"]) == (400, True)
+        assert client.ask("/push/Hit", b"", right="push")[0] == 409
+        live.terminate()
+        live.communicate(timeout=60)
+        serving.terminate()
+        _, told = serving.communicate(timeout=60)
+        assert serving.returncode == 0, told
+    finally:
+        for process in (live, serving):
+            if process is not None and process.poll() is None:
+                os.kill(process.pid, signal.SIGKILL)
+                process.communicate()
+    assert Reading.open(out).parity().same
+
+
+def test_a_server_of_one_that_follows(tmp_path: Path) -> None:
+    """In one process, for the routes that wait."""
+    push, out = tl.Push(), tmp_path / "out"
+    with tl.live(Doubling, {Put: push}, out, idle=None, **FAST) as run:
+        push.send([Put(who=1, size=n, ts=1_000 + n) for n in range(9)])
+        last = run.until(lambda e: e.end_seq >= 8)
+        with follow(out) as found:
+            server = Server(found, "127.0.0.1:0")
+            up_to(found, last.number)
+            client = Client(server)
+            assert client.ask("/api/state/total?limit=5")[1]["rows"] == [{"key": 1, "value": 56}]
+            assert 'timelapse_state{state="following"} 1' in client.ask("/metrics")[1]
+            server.close()
