@@ -10,6 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from timelapse.tables.rowhash import one_array
+from timelapse.tables.words import sorted_words
 
 I64 = npt.NDArray[np.int64]
 
@@ -17,7 +18,7 @@ I64 = npt.NDArray[np.int64]
 def stable_order(values: I64) -> I64:
     """The places of values from the least to the greatest, equal ones as they stand: what `np.argsort(values, kind="stable")` gives.
 
-    A value's distance from the least, and its place below that, are sorted as one word where both have room in it: in a third of the time.
+    A value's distance from the least, and its place below that, are sorted as one word where both have room in it: in a fifth of the time.
     Times of a log have, up to millions of rows of centuries.
     """
     rows = len(values)
@@ -30,7 +31,7 @@ def stable_order(values: I64) -> I64:
     words = values.view(np.uint64) - np.uint64(least & 0xFFFF_FFFF_FFFF_FFFF)  # modulo 2^64: never negative
     words <<= np.uint64(bits)
     words |= np.arange(rows, dtype=np.uint64)
-    words.sort()
+    words = sorted_words(words)
     words &= np.uint64((1 << bits) - 1)
     return words.view(np.int64)
 

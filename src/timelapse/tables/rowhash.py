@@ -19,6 +19,7 @@ import pyarrow.compute as pc
 
 from timelapse.model import decimals
 from timelapse.tables.loops import STEP, U64, loops, mix, mixed
+from timelapse.tables.words import sorted_words
 
 _MASK = (1 << 64) - 1
 KEY_SEED = 0x6B65795F68617368
@@ -101,7 +102,7 @@ def _hashes(
 
 
 def hash_order(h: U64) -> npt.NDArray[np.int64]:
-    """The stable order of rows by their hashes: what `np.argsort(h, kind="stable")` gives, in half the time.
+    """The stable order of rows by their hashes: what `np.argsort(h, kind="stable")` gives, in a fifth of the time.
 
     The upper bits of a hash and the row's number in the lower ones are sorted as one word. Where rows agree
     in the upper bits, which is rare, and the rest says otherwise, neighbours are exchanged.
@@ -110,7 +111,7 @@ def hash_order(h: U64) -> npt.NDArray[np.int64]:
     low = np.uint64((1 << max(rows - 1, 0).bit_length()) - 1)
     packed = h & ~low
     packed |= np.arange(rows, dtype=np.uint64)
-    packed.sort()
+    packed = sorted_words(packed)
     packed &= low
     order = packed.view(np.int64)
     sorted_ = h[order]
