@@ -45,7 +45,9 @@ def _runs(rng: np.random.Generator) -> U64:
 
 
 def _nearly(rng: np.random.Generator) -> U64:
-    return np.sort(_even(rng)) // np.uint64(2) + rng.integers(0, 1 << 50, N, np.uint64)
+    words = np.sort(_even(rng)) // np.uint64(2)
+    words += rng.integers(0, 1 << 50, N, np.uint64)
+    return words
 
 
 @pytest.mark.parametrize("make", [_even, _small, _some_groups, _one_group, _runs, _nearly])
