@@ -168,6 +168,88 @@ def test_modules_stay_small() -> None:
     assert {m: n for m, n in sizes.items() if n > 500} == {}
 
 
+# --- classes ----------------------------------------------------------------------------------------------
+
+LARGEST_CLASS = 600
+"""Lines, with those of the classes of the project that it inherits from."""
+LARGER = {
+    "timelapse.kernels.python.flat.kernel.FlatKernel",
+    "timelapse.kernels.python.steps.SteppingKernel",
+    "timelapse.trace.few.FewLoop",
+    "timelapse.trace.tracer._StepKernel",
+}
+"""Classes that are not in parts yet. Nothing is added here."""
+
+
+class _Classes:
+    """The classes of some modules, by module and name, with the classes that they inherit from."""
+
+    def __init__(self, modules: list[tuple[str, Path]]) -> None:
+        self.found: dict[tuple[str, str], ast.ClassDef] = {}
+        self._imported: dict[tuple[str, str], tuple[str, str]] = {}
+        for module, path in modules:
+            for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+                if isinstance(node, ast.ClassDef):
+                    self.found[module, node.name] = node
+                elif isinstance(node, ast.ImportFrom) and node.module is not None:
+                    for alias in node.names:
+                        self._imported[module, alias.asname or alias.name] = (node.module, alias.name)
+
+    def _named(self, module: str, name: str) -> tuple[str, str] | None:
+        """The class that a name means in a module, which may have it from another that has it from a third."""
+        place: tuple[str, str] | None = (module, name)
+        while place is not None and place not in self.found:
+            place = self._imported.get(place)
+        return place
+
+    def _bases(self, place: tuple[str, str]) -> Iterator[tuple[str, str]]:
+        module, _ = place
+        for base in self.found[place].bases:
+            node = base.value if isinstance(base, ast.Subscript) else base
+            if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):
+                own = self._imported.get((module, node.value.id))
+                found = None if own is None else self._named(".".join(own), node.attr)
+            else:
+                found = self._named(module, node.id) if isinstance(node, ast.Name) else None
+            if found is not None:
+                yield found
+
+    def all_of(self, place: tuple[str, str]) -> set[tuple[str, str]]:
+        """A class and all those it inherits from."""
+        return {place}.union(*(self.all_of(base) for base in self._bases(place)))
+
+    def lines(self, place: tuple[str, str]) -> int:
+        """How many lines a class has, with what it inherits."""
+        return sum(
+            (n.end_lineno or 0) - n.lineno + 1 for n in map(self.found.__getitem__, self.all_of(place))
+        )
+
+
+def test_classes_stay_small() -> None:
+    """No class has more than 600 lines with what it inherits: what is larger is given parts."""
+    classes = _Classes(_modules())
+    large = {".".join(place): n for place in classes.found if (n := classes.lines(place)) > LARGEST_CLASS}
+    assert {name: n for name, n in large.items() if name not in LARGER} == {}
+    assert large.keys() >= LARGER
+
+
+def test_what_a_class_inherits_counts(tmp_path: Path) -> None:
+    """By import, by a module's name, with parameters and through a third module."""
+    texts = {
+        "a": "class A:\n    x = 1\n    y = 2\n",
+        "b": "from a import A as Z\nfrom p import a\nclass B(Z, list):\n    pass\nclass C(a.A):\n    pass\n",
+        "c": "from b import B, Z\nclass D(B[int], Z):\n    pass\n",
+        "p.a": "class A:\n    x = 1\n",
+    }
+    modules = []
+    for name, text in texts.items():
+        modules.append((name, tmp_path / f"{name}.py"))
+        modules[-1][1].write_text(text)
+    classes = _Classes(modules)
+    places = (("a", "A"), ("b", "B"), ("b", "C"), ("c", "D"))
+    assert [classes.lines(place) for place in places] == [3, 5, 4, 7]
+
+
 @pytest.mark.parametrize("heavy", ["pyspark", "numba", "pandas", "typer"])
 def test_importing_timelapse_stays_light(heavy: str) -> None:
     """`import timelapse`, and defining a program, load neither Spark nor a compiler."""

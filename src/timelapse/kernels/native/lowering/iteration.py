@@ -13,9 +13,7 @@ from timelapse.kernels.native.lowering.context import Context, Frame
 from timelapse.kernels.native.lowering.numbers import arithmetic
 from timelapse.kernels.native.lowering.stateful import States
 from timelapse.kernels.native.lowering.states import StateCode
-from timelapse.kernels.native.lowering.states.grouped import Listed
-from timelapse.kernels.native.lowering.states.mapof import MapOfCode
-from timelapse.kernels.native.lowering.states.setof import SetOfCode
+from timelapse.kernels.native.lowering.states.grouped import Members
 from timelapse.kernels.native.lowering.values import NONE, Env, ReadsAll, Refused, Value
 from timelapse.kernels.native.memory.layout import key_kinds, value_words
 from timelapse.kernels.native.unit import LISTS
@@ -63,14 +61,12 @@ class Iteration:
             ):
                 most = [present(self._code, self._rules.expr(a, env, frame)) for a in node.args]
                 return self._listed(state, what, most, plain=not node.keywords)
-            case ast.Subscript(value=base, slice=part) if isinstance(
-                state := self._states.of(base, env), SetOfCode
-            ):
-                return self._members(state, "[k]", self._code.fixed(self._rules.expr(part, env, frame)))
+            case ast.Subscript(value=base, slice=part) if under := self._under(base, env, "[k]"):
+                return self._members(under, self._code.fixed(self._rules.expr(part, env, frame)))
             case ast.Call(func=ast.Attribute(value=base, attr="fields"), args=[part], keywords=[]) if (
-                isinstance(state := self._states.of(base, env), MapOfCode)
+                under := self._under(base, env, ".fields()")
             ):
-                return self._members(state, ".fields()", self._code.fixed(self._rules.expr(part, env, frame)))
+                return self._members(under, self._code.fixed(self._rules.expr(part, env, frame)))
         if isinstance(node, ast.List | ast.Set):
             if isinstance(node, ast.Set):
                 raise Refused("a loop over a set", self._ctx.line)
@@ -124,14 +120,21 @@ class Iteration:
 
         return Rounds(count, item)
 
-    def _members(self, state: Listed, what: str, key: Value) -> Rounds | list[Value]:
+    def _under(self, base: ast.expr, env: Env, loop: str) -> Members | None:
+        """What stands under the keys of a state, if a loop asks for it so."""
+        state = self._states.of(base, env)
+        under = None if state is None else state.under
+        return None if under is None or under.loop != loop else under
+
+    def _members(self, under: Members, key: Value) -> Rounds | list[Value]:
         """`x[k]` of a SetOf, `x.fields(k)` of a MapOf: what stands under a key in its order, as it is now."""
-        inner = state.spec.inner
+        spec, what = under.spec, under.loop
+        inner = spec.inner
         assert inner is not None
         kinds = [kind.name if isinstance(kind, ScalarType) else "" for kind in parts_of(inner)]
         if any(kind not in _SORTED for kind in kinds):
-            raise Refused(f"{state.spec.name}{what}, under whose keys there are {inner.text}", self._ctx.line)
-        found = state.members(key, what)
+            raise Refused(f"{spec.name}{what}, under whose keys there are {inner.text}", self._ctx.line)
+        found = under.listed(key, what)
         if found is None:
             return []
         first, count = found
@@ -140,7 +143,7 @@ class Iteration:
         self._states.listing = self._code.temp("int", f"{first} + {count}").code
 
         def item(i: Value) -> Value:
-            own, value = state.member(first, i)
+            own, value = under.member(first, i)
             return own if value is None else Value("tuple", items=(own, value))
 
         return Rounds(Value("int", count), item)

@@ -150,7 +150,7 @@ class Lowering:
         unit.hidden = {name: spec for name, spec in unit.hidden.items() if name in unit.states}
         unit.counted = {name: counter for name, counter in unit.counted.items() if counter in unit.states}
         unit.indexed = {name: h for name, h in unit.indexed.items() if {name, h} <= {*unit.states}}
-        unit.pushes = {name: used[name].pushes for name in unit.windows}
+        unit.pushes = {name: used[name].rows.pushes for name in unit.windows}
 
     def _write_event(self, handlers: Sequence[PassHandler]) -> Refused | None:
         """Write what handles one type of event. Where it is left to Python, all of it: why."""

@@ -8,7 +8,7 @@ from timelapse.kernels.native.lowering.flow import is_name
 from timelapse.kernels.native.lowering.form import Leave, Node, Room, walk, with_jumps
 from timelapse.kernels.native.lowering.rules import Rules
 from timelapse.kernels.native.lowering.stateful import States
-from timelapse.kernels.native.lowering.states.base import word
+from timelapse.kernels.native.lowering.states.coding import word
 from timelapse.kernels.native.lowering.values import EventRef, Refused, SelfRef
 
 

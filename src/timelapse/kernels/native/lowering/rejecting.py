@@ -48,17 +48,17 @@ class Rejecting:
             with self._code.repeat("u > 0"):
                 self._code.assign("u", "1", "-=")
                 for i, name in enumerate(unit.states):
-                    layout, table = unit.layouts[name], self._states.used[name].table
+                    layout, table = unit.layouts[name], self._states.used[name].rows.table
                     test = f"undo[u, 0] == {i}"
                     with self._code.otherwise(test) if i else self._code.when(test):
                         self._code.do(f"restore(undo, u, {table}, N{layout.place}, N{layout.live})")
             for name in unit.windows:
                 log = unit.states.index(name)
                 if unit.windows[name].stamped:
-                    table = self._states.used[name].table
+                    table = self._states.used[name].rows.table
                     self._code.do(f"unstamp(w{log}, k{log}, {table}, {unit.layouts[name].twins})")
                 elif unit.windows[name].queued:
-                    table, lags = self._states.used[name].table, len(unit.windows[name].lags)
+                    table, lags = self._states.used[name].rows.table, len(unit.windows[name].lags)
                     given = f"{unit.layouts[name].twins}, {lags}, k{log}[{KEPT}]"
                     self._code.do(f"take_back(w{log}, k{log}, {table}, {given})")
                 else:

@@ -172,7 +172,7 @@ class States:
         heads = heads_spec(spec)
         self._ctx.unit.indexed[spec.name] = heads.name
         code = self.hidden(heads)
-        code.mapped = False  # it never has a start state
+        code.rows.mapped = False  # it never has a start state
         return code
 
     def list_of(self, code: Callable[[str], str], words: int) -> tuple[str, str]:

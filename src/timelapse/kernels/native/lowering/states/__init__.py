@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from timelapse.kernels.native.lowering.states.base import Pass, StateCode, Writer
+from timelapse.kernels.native.lowering.states.asked import Writer
+from timelapse.kernels.native.lowering.states.base import Pass, StateCode
 from timelapse.kernels.native.lowering.states.effects import FuncCode
 from timelapse.kernels.native.lowering.states.forms import compiled, form_of, view_of
+from timelapse.kernels.native.lowering.states.rows import Rows
 from timelapse.kernels.native.lowering.values import Refused
 from timelapse.kernels.native.memory.layout import Layout, Mode
 from timelapse.kernels.native.windows import Sliding
 from timelapse.kinds.base import StateSpec
 
-__all__ = ["Pass", "StateCode", "Writer", "compiled", "state_code", "view_of"]
+__all__ = ["Pass", "StateCode", "compiled", "state_code", "view_of"]
 
 
 def state_code(
@@ -26,4 +28,4 @@ def state_code(
         raise Refused(f"what is done to {spec.name}, a {spec.kind.__name__} that this pass does not know")
     if mode == "delta" and layout.form == "func":
         found = form.delta or FuncCode
-    return found(spec, mode, layout, out, own, index, table, views)
+    return found(Rows(spec, mode, layout, out, own, index, table, views), own)

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from timelapse.kernels.native.lowering.expressions import fitting
 from timelapse.kernels.native.lowering.form import Key
-from timelapse.kernels.native.lowering.states.base import StateCode, literal
+from timelapse.kernels.native.lowering.states.base import StateCode
+from timelapse.kernels.native.lowering.states.coding import literal
 from timelapse.kernels.native.lowering.states.value import ordered
 from timelapse.kernels.native.lowering.values import Refused, Value
 from timelapse.kinds.effects import ADD, DEL, DOWN, KEEP, SET, UP
@@ -25,7 +26,7 @@ class FuncCode(StateCode):
         assert kind is not None
         if name == "del" and not args:
             row = self._row(words)
-            flags = self.flags(row)
+            flags = self.rows.flags(row)
             self._out.assign(flags, f"{flags} & ~{self.layout.present} | {self.layout.touched}")
             self._assign(row, 0, ["0"] * self.layout.size)
             self._step(row, DEL, ["0"] * self.layout.size)
@@ -41,7 +42,7 @@ class FuncCode(StateCode):
             self._add(self._row(words), value.code, kind)
         elif name in ("set", "first"):
             # Fixed first: the words are used more than once.
-            given = [self._out.temp("int", w).code for w in self.words(value, kind)]
+            given = [self._out.temp("int", w).code for w in self.coding.words(value, kind)]
             row = self._row(words)
             if name == "set":
                 self._become(row, given)
@@ -52,8 +53,8 @@ class FuncCode(StateCode):
             self._order(name, words, self._certain(value), kind)
 
     def _row(self, words: Key) -> str:
-        row = self.claim(words)
-        self.save(row)
+        row = self.rows.claim(words)
+        self.rows.save(row)
         return row
 
     @property
@@ -62,29 +63,33 @@ class FuncCode(StateCode):
 
     def _assign(self, row: str, at: int, words: list[str]) -> None:
         for offset, word in enumerate(words):
-            self._out.assign(self.word(row, self.layout.place + at + offset), word)
+            self._out.assign(self.rows.word(row, self.layout.place + at + offset), word)
 
     def _become(self, row: str, words: list[str]) -> None:
         """The absent key becomes present with a value."""
-        self._out.assign(self.flags(row), f"{self.layout.present | self.layout.touched}", "|=")
+        self._out.assign(self.rows.flags(row), f"{self.layout.present | self.layout.touched}", "|=")
         self._assign(row, 0, words)
 
     def _step(self, row: str, op: int, words: list[str]) -> None:
-        self._out.assign(self.word(row, self._op), f"{op}")
+        self._out.assign(self.rows.word(row, self._op), f"{op}")
         self._assign(row, self.layout.size + 1, words)
 
     def _first(self, row: str, given: list[str]) -> None:
-        with self._out.when(self.lacks(row)):
+        with self._out.when(self.rows.lacks(row)):
             self._become(row, given)
-        with self._out.when(f"{self.word(row, self._op)} == {DEL}"):
+        with self._out.when(f"{self.rows.word(row, self._op)} == {DEL}"):
             self._step(row, SET, given)
 
     def _add(self, row: str, n: str, kind: ValueType) -> None:
         """Modulo 2^64, as tables keep them."""
         place, out = self.layout.place, self._out
-        default = literal(self.constant(self.default, kind)[0])
-        a, op, p = self.word(row, place), self.word(row, self._op), self.word(row, self._op + 1)
-        with out.when(self.lacks(row)):
+        default = literal(self.coding.constant(self.coding.default, kind)[0])
+        a, op, p = (
+            self.rows.word(row, place),
+            self.rows.word(row, self._op),
+            self.rows.word(row, self._op + 1),
+        )
+        with out.when(self.rows.lacks(row)):
             out.assign(a, default)
         self._become(row, [f"{a} + {n}"])
         with out.when(f"{op} == {DEL}"):
@@ -103,36 +108,36 @@ class FuncCode(StateCode):
         ordered(self.spec.name, kind)
         sign, step = direction[stem]
         out, place = self._out, self.layout.place
-        word = out.temp("int", self.words(value, kind)[0]).code
-        c = self.value([word], kind).code
+        word = out.temp("int", self.coding.words(value, kind)[0]).code
+        c = self.coding.value([word], kind).code
         row = self._row(words)
-        flags, op = self.flags(row), self.word(row, self._op)
+        flags, op = self.rows.flags(row), self.rows.word(row, self._op)
         top = stem in ("top", "bottom")
         always = name.endswith("_always")
-        default = "" if top else literal(self.constant(self.default, kind)[0])
-        base = "" if top else self.value([default], kind).code
+        default = "" if top else literal(self.coding.constant(self.coding.default, kind)[0])
+        base = "" if top else self.coding.value([default], kind).code
 
         def concrete(at: int, present: str, become: tuple[str, str, str]) -> None:
             """The effect on a known input; `become` says that an absent key is present now."""
-            old = self.value([self.word(row, at)], kind).code
+            old = self.coding.value([self.rows.word(row, at)], kind).code
             with out.when(present), out.when(f"{c} {sign} {old}"):
-                out.assign(self.word(row, at), word)
+                out.assign(self.rows.word(row, at), word)
             with out.otherwise("True" if top else f"{c} {sign} {base}"):
-                out.assign(self.word(row, at), word)
+                out.assign(self.rows.word(row, at), word)
                 out.assign(*become)
             if always:
                 with out.otherwise():
-                    out.assign(self.word(row, at), default)
+                    out.assign(self.rows.word(row, at), default)
                     out.assign(*become)
 
         out.assign(flags, f"{self.layout.touched}", "|=")
-        concrete(place, self.has(row), (flags, f"{self.layout.present}", "|="))
+        concrete(place, self.rows.has(row), (flags, f"{self.layout.present}", "|="))
         at = self._op + 1
         with out.when(f"{op} == {SET} or {op} == {DEL}"):
             concrete(at, f"{op} == {SET}", (op, f"{SET}", "="))
         # NaN beats nothing.
         with out.otherwise(f"{c} == {c}"):
-            old = self.value([self.word(row, at)], kind).code
+            old = self.coding.value([self.rows.word(row, at)], kind).code
             with out.when(f"{op} == {KEEP} or {c} {sign} {old}"):
-                out.assign(self.word(row, at), word)
+                out.assign(self.rows.word(row, at), word)
             out.assign(op, f"{step}")

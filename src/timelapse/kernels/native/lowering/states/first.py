@@ -20,11 +20,11 @@ class FirstCode(ValueLikeCode):
         if name != "add":
             return super()._method(name, key, given)
         words = self.key(key)
-        new = self.words(one(given.get("value"), f"{self.spec.name}.add()"), self.kind)
+        new = self.coding.words(one(given.get("value"), f"{self.spec.name}.add()"), self.reads.kind)
         if self.mode != "ignored":
-            row = self.claim(words)
-            with self._out.when(self.lacks(row)):
-                self.put(row, new)
+            row = self.rows.claim(words)
+            with self._out.when(self.rows.lacks(row)):
+                self.rows.put(row, new)
         return NONE
 
 

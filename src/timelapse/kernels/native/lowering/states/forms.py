@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from timelapse.kernels.native.lowering.states.base import StateCode
 from timelapse.kernels.native.lowering.values import Refused
@@ -21,7 +21,7 @@ class Form:
     that it does not know, where that has the form *func* and keys of the kind's own."""
 
     code: type[StateCode]
-    view: type[View] | None = None
+    view: type[View[Any]] | None = None
     delta: type[StateCode] | None = None
 
 
@@ -41,7 +41,7 @@ def compiled(kind: type[State]) -> str:
     return "no, as Python" if form is None else form.code.compiled
 
 
-def view_of(state: StateCode, lag: int, *, last: bool) -> View:
+def view_of(state: StateCode, lag: int, *, last: bool) -> View[Any]:
     """A view of a state. Raises Refused."""
     form = form_of(state.spec.kind)
     if form is None or form.view is None or type(state) is not form.code:

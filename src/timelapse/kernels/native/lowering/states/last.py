@@ -20,16 +20,12 @@ class LastCode(ValueLikeCode):
         if name != "add":
             return super()._method(name, key, given)
         words = self.key(key)
-        new = self.words(one(given.get("value"), f"{self.spec.name}.add()"), self.kind)
+        new = self.coding.words(one(given.get("value"), f"{self.spec.name}.add()"), self.reads.kind)
         if self.mode != "ignored":
-            row = self.claim(words)
-            self.stamp(row)
-            self.put(row, new)
+            row = self.rows.claim(words)
+            self.rows.stamp(row)
+            self.rows.put(row, new)
         return NONE
 
 
-class LastView(LatestView, LastCode):
-    """Of a Last."""
-
-
-FORMS = {Last: Form(LastCode, LastView)}
+FORMS = {Last: Form(LastCode, LatestView)}

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from typing import ClassVar
 
-from timelapse.kernels.native.lowering.states.base import StateCode, one
+from timelapse.kernels.native.lowering.states.base import Pass, StateCode, one
 from timelapse.kernels.native.lowering.states.forms import Form
+from timelapse.kernels.native.lowering.states.rows import Rows
 from timelapse.kernels.native.lowering.values import (
     NONE,
     Refused,
@@ -26,9 +27,18 @@ class ListOfCode(StateCode):
     compiled = "with `tl.state(last=n)` up to 32 and values that are no optionals, all but `items`"
     parameters: ClassVar = {"append": ("value",), "pop": (), "get": (), "tail": ("n",), "count": ()}
 
-    def __init__(self, *args: Any) -> None:
-        super().__init__(*args)
-        self._kind = stored_list(self.layout.stored, self.spec.name)
+    def __init__(self, rows: Rows, own: Pass) -> None:
+        super().__init__(rows, own)
+        self._kind = self._list()
+
+    def _list(self) -> BoundedList:
+        """The type of a row's list. Raises Refused where it may be of any length."""
+        stored = self.layout.stored
+        if not isinstance(stored, BoundedList):
+            raise Refused(
+                f"{self.spec.name}, a ListOf without tl.state(last=n), with a large n, or of optionals"
+            )
+        return stored
 
     def contains(self, key: Value) -> Value:
         return self.is_there(key)
@@ -36,10 +46,12 @@ class ListOfCode(StateCode):
     def get(self, key: Value | None) -> Value:
         """The list."""
         words, most = self.key(key), self._kind.most
-        row = None if self.mode == "ignored" else self.find(words)
-        count = self._out.temp("int", "0" if row is None else self.word(row, self.layout.place))
+        row = None if self.mode == "ignored" else self.rows.find(words)
+        count = self._out.temp("int", "0" if row is None else self.rows.word(row, self.layout.place))
         items = [
-            self.value(["0" if row is None else self.word(row, self.layout.place + 1 + i)], self._kind.inner)
+            self.coding.value(
+                ["0" if row is None else self.rows.word(row, self.layout.place + 1 + i)], self._kind.inner
+            )
             for i in range(most)
         ]
         name = self._out.name("x")
@@ -60,16 +72,16 @@ class ListOfCode(StateCode):
         words = self.key(key)
         if self.mode == "ignored":
             return whole(0) if name == "count" else NONE
-        row, place = self.find(words), self.layout.place
-        count = self._out.temp("int", self.word(row, place))
+        row, place = self.rows.find(words), self.layout.place
+        count = self._out.temp("int", self.rows.word(row, place))
         if name == "count":
             return count
-        first = self.value([self.word(row, place + 1)], self._kind.inner)
+        first = self.coding.value([self.rows.word(row, place + 1)], self._kind.inner)
         there = self._out.temp("bool", f"{count.code} != 0")
         with self._out.when(there.code):
-            self.save(row)
+            self.rows.save(row)
             self._out.do(
-                f"take_oldest({self.table}, {row}, N{place}, N{self._kind.most}, N{self.layout.present})"
+                f"take_oldest({self.rows.table}, {row}, N{place}, N{self._kind.most}, N{self.layout.present})"
             )
         return optional(there.code, first)
 
@@ -77,10 +89,12 @@ class ListOfCode(StateCode):
         if effect == "_e_append" and len(args) == 1:
             self._push(key, args[0], self.layout.touched)
         elif effect == "_e_del" and not args:
-            row, layout = self.claim(self.key(key)), self.layout
-            self.save(row)
-            self._out.do(f"drop({self.table}, {row}, N{layout.place}, N{layout.size}, N{layout.present})")
-            self._out.assign(self.flags(row), f"{layout.present}", "|=")
+            row, layout = self.rows.claim(self.key(key)), self.layout
+            self.rows.save(row)
+            self._out.do(
+                f"drop({self.rows.table}, {row}, N{layout.place}, N{layout.size}, N{layout.present})"
+            )
+            self._out.assign(self.rows.flags(row), f"{layout.present}", "|=")
         else:
             raise Refused(f"{self.spec.name}.{effect}()")
 
@@ -99,22 +113,15 @@ class ListOfCode(StateCode):
         return NONE
 
     def _push(self, key: Value | None, value: Value, flags: int) -> None:
-        (word,) = self.words(value, self._kind.inner)
+        (word,) = self.coding.words(value, self._kind.inner)
         words = self.key(key)
         if self.mode == "ignored":
             return
-        row = self.claim(words)
-        self.save(row)
-        given = f"{self.table}, {row}, N{self.layout.place}, N{self._kind.most}, {word}"
+        row = self.rows.claim(words)
+        self.rows.save(row)
+        given = f"{self.rows.table}, {row}, N{self.layout.place}, N{self._kind.most}, {word}"
         self._out.do(f"push_newest({given})")
-        self._out.assign(self.flags(row), f"{flags}", "|=")
-
-
-def stored_list(stored: Any, name: str) -> BoundedList:
-    """The type of a row's list. Raises Refused where it may be of any length."""
-    if not isinstance(stored, BoundedList):
-        raise Refused(f"{name}, a ListOf without tl.state(last=n), with a large n, or of optionals")
-    return stored
+        self._out.assign(self.rows.flags(row), f"{flags}", "|=")
 
 
 FORMS = {ListOf: Form(ListOfCode)}

@@ -34,12 +34,11 @@ class RecentCode(ListOfCode):
         "add": ("value",), "count": (), "sum": (), "mean": ("default",), "least": ("default",), "largest": ("default",),
     }  # fmt: skip
 
-    def __init__(self, *args: Any) -> None:
-        StateCode.__init__(self, *args)
+    def _list(self) -> BoundedList:
         stored = self.layout.stored
         if not isinstance(stored, BoundedList):
             raise Refused(f"{self.spec.name}, a Recent of more than {LONGEST_LIST} values")
-        self._kind = stored
+        return stored
 
     @property
     def _item(self) -> ValueType:
@@ -55,19 +54,21 @@ class RecentCode(ListOfCode):
         if self.mode == "ignored":
             nothing = whole(0) if name == "count" else self._number("0", 0)
             return nothing if name in ("count", "sum") else given.get("default", NONE)
-        row = self.find(words)
-        count = self._out.temp("int", self.word(row, self.layout.place))
+        row = self.rows.find(words)
+        count = self._out.temp("int", self.rows.word(row, self.layout.place))
         if name == "count":
             return count
         if name == "sum":
             return self._sum(row, count)
         default, some = given.get("default", NONE), f"{count.code} != 0"
         if name == "mean":
-            return self.either(some, lambda: self._mean(row, count), Value("float", "0.0"), default)
-        return self.either(some, lambda: self._best(row, count, _SIGNS[name]), self._number("0"), default)
+            return self.coding.either(some, lambda: self._mean(row, count), Value("float", "0.0"), default)
+        return self.coding.either(
+            some, lambda: self._best(row, count, _SIGNS[name]), self._number("0"), default
+        )
 
     def _push(self, key: Value | None, value: Value, flags: int) -> None:
-        (word,) = self.words(value, self._item)
+        (word,) = self.coding.words(value, self._item)
         new = self._out.temp("int", word)
         if self._item == FLOAT:
             self._out.exit_if(f"unbits({new.code}) != unbits({new.code})")
@@ -94,7 +95,7 @@ class RecentCode(ListOfCode):
         total, at = out.name("x"), out.name("i")
         out.assign(total, f"{'0.0' if self._item == FLOAT else 'np.int64(0)'}")
         with out.each(at, f"{first}, {first} + {count.code}"):
-            out.assign(total, f"{self._coded(f'{self.table}[{row}, {at}]')}", "+=")
+            out.assign(total, f"{self._coded(f'{self.rows.table}[{row}, {at}]')}", "+=")
         return self._number(total)
 
     def _mean(self, row: str, count: Value) -> Value:
@@ -108,9 +109,9 @@ class RecentCode(ListOfCode):
         """The first value that no other beats."""
         out, first = self._out, self.layout.place + 1
         best, at = out.name("x"), out.name("i")
-        out.assign(best, f"{self._coded(self.word(row, first))}")
+        out.assign(best, f"{self._coded(self.rows.word(row, first))}")
         with out.each(at, f"{first + 1}, {first} + {count.code}"):
-            other = self._coded(f"{self.table}[{row}, {at}]")
+            other = self._coded(f"{self.rows.table}[{row}, {at}]")
             with out.when(f"{other} {sign} {best}"):
                 out.assign(best, other)
         return self._number(best)

@@ -26,7 +26,9 @@ class SmoothedCode(StateCode):
         return self.is_there(key)
 
     def get(self, key: Value | None) -> Value:
-        return self._read(key, self.missing(OptionalType(FLOAT) if self.default is None else FLOAT))
+        return self._read(
+            key, self.coding.missing(OptionalType(FLOAT) if self.coding.default is None else FLOAT)
+        )
 
     def delete(self, key: Value | None) -> None:
         self.remove(key)
@@ -39,13 +41,13 @@ class SmoothedCode(StateCode):
         words = self.key(key)
         if self.mode == "ignored":
             return NONE
-        row = self.claim(words)
-        with self._out.when(self.has(row)):
-            old = self._out.temp("float", f"unbits({self.word(row, self.layout.place)})")
+        row = self.rows.claim(words)
+        with self._out.when(self.rows.has(row)):
+            old = self._out.temp("float", f"unbits({self.rows.word(row, self.layout.place)})")
             step = arithmetic(self._out, ast.Mult(), alpha, arithmetic(self._out, ast.Sub(), v, old))
-            self.put(row, [f"bits({arithmetic(self._out, ast.Add(), old, step).code})"])
+            self.rows.put(row, [f"bits({arithmetic(self._out, ast.Add(), old, step).code})"])
         with self._out.otherwise():
-            self.put(row, [f"bits({v.code})"])
+            self.rows.put(row, [f"bits({v.code})"])
         return NONE
 
     def _given(self, given: dict[str, Value], parameter: str) -> Value:
@@ -65,12 +67,12 @@ class SmoothedCode(StateCode):
     def _read(self, key: Value | None, default: Value) -> Value:
         assert self._alpha
         words = self.key(key)
-        if not self.known():
+        if not self.rows.known():
             return default
-        row = self.find(words)
-        has = self._out.temp("bool", self.has(row)).code
-        found = self._out.temp("float", f"unbits({self.word(row, self.layout.place)})")
-        return self.either(has, lambda: found, found, default)
+        row = self.rows.find(words)
+        has = self._out.temp("bool", self.rows.has(row)).code
+        found = self._out.temp("float", f"unbits({self.rows.word(row, self.layout.place)})")
+        return self.coding.either(has, lambda: found, found, default)
 
 
 class DecayedCode(SmoothedCode):
@@ -81,10 +83,10 @@ class DecayedCode(SmoothedCode):
 
     def get(self, key: Value | None) -> Value:
         words, nothing = self.key(key), Value("float", "0.0", const=0.0)
-        if not self.known():
+        if not self.rows.known():
             return nothing
-        row = self.find(words)
-        return self.either(self.has(row), lambda: self._left(row), nothing, nothing)
+        row = self.rows.find(words)
+        return self.coding.either(self.rows.has(row), lambda: self._left(row), nothing, nothing)
 
     def _method(self, name: str, key: Value | None, given: dict[str, Value]) -> Value:
         if name == "get":
@@ -93,12 +95,12 @@ class DecayedCode(SmoothedCode):
         words = self.key(key)
         if self.mode == "ignored":
             return NONE
-        row = self.claim(words)
-        with self._out.when(self.has(row)):
+        row = self.rows.claim(words)
+        with self._out.when(self.rows.has(row)):
             left = self._left(row)
-            self.put(row, [f"bits({left.code} + {v.code})", self._pass.now])
+            self.rows.put(row, [f"bits({left.code} + {v.code})", self._pass.now])
         with self._out.otherwise():
-            self.put(row, [f"bits(0.0 + {v.code})", self._pass.now])
+            self.rows.put(row, [f"bits(0.0 + {v.code})", self._pass.now])
         return NONE
 
     def _left(self, row: str) -> Value:
@@ -106,8 +108,8 @@ class DecayedCode(SmoothedCode):
         half, place, now = self.spec.option("half_life"), self.layout.place, self._pass.now
         if half >= _EXACT:
             raise Refused(f"{self.spec.name}, whose half_life is no float")
-        self._out.exit_if(f"not 0 <= minus({now}, {self.word(row, place + 1)}) < {_EXACT}")
-        return self._out.temp("float", f"faded({self.table}, {row}, N{place}, {now}, {half})")
+        self._out.exit_if(f"not 0 <= minus({now}, {self.rows.word(row, place + 1)}) < {_EXACT}")
+        return self._out.temp("float", f"faded({self.rows.table}, {row}, N{place}, {now}, {half})")
 
 
 FORMS = {Smoothed: Form(SmoothedCode), Decayed: Form(DecayedCode)}

@@ -23,15 +23,12 @@ class SumCode(CounterCode):
         return self.spec.option(SCALE)  # type: ignore[no-any-return]
 
     def get(self, key: Value | None) -> Value:
-        if self.known() or self._places is None:
+        if self.rows.known() or self._places is None:
             return super().get(key)
         self.key(key)
         return Value(decimal_kind(self._places), "0", const=Decimal(0))
 
-    def _read(self, row: str) -> Value:
-        return self._amount(super()._read(row))
-
-    def _amount(self, whole: Value) -> Value:
+    def amount(self, whole: Value) -> Value:
         return (
             whole
             if self._places is None
@@ -44,13 +41,4 @@ class SumCode(CounterCode):
         return fitting(self._out, self._certain(value), self._places, self.spec.name)
 
 
-class SumView(CounterView, SumCode):
-    """Of a Sum."""
-
-    lists = False
-
-    def get(self, key: Value | None) -> Value:
-        return self._amount(super().get(key))
-
-
-FORMS = {Sum: Form(SumCode, SumView)}
+FORMS = {Sum: Form(SumCode, CounterView)}

@@ -4,95 +4,122 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Callable
+from functools import partial
 from typing import ClassVar
 
 from timelapse.kernels.native.lowering.expressions import arithmetic
-from timelapse.kernels.native.lowering.states.base import StateCode, literal, one
+from timelapse.kernels.native.lowering.states.base import Pass, StateCode, one
+from timelapse.kernels.native.lowering.states.coding import literal
 from timelapse.kernels.native.lowering.states.forms import Form
+from timelapse.kernels.native.lowering.states.rows import Rows
 from timelapse.kernels.native.lowering.states.sliding import View
 from timelapse.kernels.native.lowering.values import Refused, Value
 from timelapse.kinds.value import Value as ValueKind
 from timelapse.model.types import ScalarType, ValueType
 
 
-class ValueLikeCode(StateCode):
-    """Reads."""
+class Reads:
+    """Reads of a kind whose keys have a value each.
 
-    parameters: ClassVar = {"get": ("default",)}
-    lists = True
-    zeros: ClassVar[bool] = True
-    """Whether the words of a row where nothing is there are zeros."""
+    `there`: whether a row has one. `found`: its words. `zeros`: whether the words of a row that has none are zeros.
+    """
+
+    def __init__(
+        self, state: StateCode, there: Callable[[str], str], found: Callable[[str], list[str]], *, zeros: bool
+    ) -> None:
+        self._state, self._out, self._rows, self._coding = state, state.rows.out, state.rows, state.coding
+        self._there, self._found, self._zeros = there, found, zeros
 
     @property
     def kind(self) -> ValueType:
         """The type that reads give."""
-        assert self.spec.value is not None
-        return self.spec.value
+        assert self._state.spec.value is not None
+        return self._state.spec.value
 
     @property
     def stored(self) -> ValueType:
         """The type that is stored."""
-        assert self.layout.stored is not None
-        return self.layout.stored
+        assert self._state.layout.stored is not None
+        return self._state.layout.stored
 
     def contains(self, key: Value) -> Value:
-        words = self.key(key)
-        if not self.known():
+        """`k in x`."""
+        words = self._state.key(key)
+        if not self._rows.known():
             return self._out.temp("bool", "False")
-        return self._out.temp("bool", self._there(self.find(words)))
-
-    def _there(self, row: str) -> str:
-        """Whether there is a value."""
-        return self.has(row)
+        return self._out.temp("bool", self._there(self._rows.find(words)))
 
     def get(self, key: Value | None) -> Value:
-        words = self.key(key)
-        if not self.known():
-            return self.missing(self.kind)
-        return self.read(self.find(words))
+        """`x[k]`."""
+        words = self._state.key(key)
+        if not self._rows.known():
+            return self._coding.missing(self.kind)
+        return self.read(self._rows.find(words))
 
     def read(self, row: str) -> Value:
         """The value of a row, or the default."""
-        found = [self.word(row, self.layout.place + i) for i in range(self.layout.size)]
-        if self.kind != self.stored:
-            found = ["1", *found]
-        missing = self.constant(self.default, self.kind)
-        if found[0] == "1" or any(missing) or not self.zeros:
-            # Elsewhere the words of an absent row, which are zeros, are the default's.
-            has = self._out.temp("bool", self._there(row)).code
-            found = [f"({w} if {has} else {literal(d)})" for w, d in zip(found, missing, strict=True)]
-        return self.value(found, self.kind)
+        missing = self._coding.constant(self._coding.default, self.kind)
+        inner = self.kind != self.stored
+        if not inner and not any(missing) and self._zeros:
+            return self._coding.value(self._found(row), self.kind)  # zeros are the default's words, too
+        has = self._out.temp("bool", self._there(row)).code
+        found = ["1", *self._found(row)] if inner else self._found(row)
+        words = [f"({w} if {has} else {literal(d)})" for w, d in zip(found, missing, strict=True)]
+        return self._coding.value(words, self.kind)
+
+    def get_or(self, key: Value | None, default: Value | None) -> Value:
+        """`x.get(k, default)`."""
+        if default is None:
+            return self.get(key)
+        words = self._state.key(key)
+        if not self._rows.known():
+            return default
+        row = self._rows.find(words)
+        has = self._out.temp("bool", self._there(row)).code
+        found = self.read(row)
+        return self._coding.either(has, lambda: found, found, default)
+
+
+def words_of(rows: Rows, row: str) -> list[str]:
+    """The words of a row's value."""
+    return [rows.word(row, rows.layout.place + i) for i in range(rows.layout.size)]
+
+
+class ValueLikeCode(StateCode):
+    """What kinds with a value under a key share."""
+
+    parameters: ClassVar = {"get": ("default",)}
+    lists = True
+
+    def __init__(self, rows: Rows, own: Pass) -> None:
+        super().__init__(rows, own)
+        self.reads = Reads(self, rows.has, partial(words_of, rows), zeros=True)
+
+    def contains(self, key: Value) -> Value:
+        return self.reads.contains(key)
+
+    def get(self, key: Value | None) -> Value:
+        return self.reads.get(key)
 
     def change(
         self, key: Value | None, op: ast.operator, amount: Callable[[], Value], *, writes: bool = False
     ) -> None:
-        words = self.key(key)
-        if not self.known():
-            self.words(arithmetic(self._out, op, self._certain(self.missing(self.kind)), amount()), self.kind)
+        words, kind = self.key(key), self.reads.kind
+        if not self.rows.known():
+            old = self._certain(self.coding.missing(kind))
+            self.coding.words(arithmetic(self._out, op, old, amount()), kind)
             return
-        row = self.find(words) if writes else self.claim(words)
-        old = self._certain(self.read(row))
-        total = self.words(arithmetic(self._out, op, old, amount()), self.kind)
+        row = self.rows.find(words) if writes else self.rows.claim(words)
+        old = self._certain(self.reads.read(row))
+        total = self.coding.words(arithmetic(self._out, op, old, amount()), kind)
         if writes:
-            row = self.claim(words)
+            row = self.rows.claim(words)
         self._comes(key, row)
-        self.put(row, total)
-
-    def _get_or(self, key: Value | None, default: Value | None) -> Value:
-        """`x.get(k, default)`."""
-        if default is None:
-            return self.get(key)
-        words = self.key(key)
-        if not self.known():
-            return default
-        row = self.find(words)
-        has = self._out.temp("bool", self._there(row)).code
-        found = self.read(row)
-        return self.either(has, lambda: found, found, default)
+        self.rows.put(row, total)
 
     def _method(self, name: str, key: Value | None, given: dict[str, Value]) -> Value:
         if name == "get":
-            return self._get_or(key, given.get("default"))
+            return self.reads.get_or(key, given.get("default"))
         raise Refused(f"{self.spec.name}.{name}()")
 
 
@@ -102,12 +129,12 @@ class ValueCode(ValueLikeCode):
     parameters: ClassVar = {"get": ("default",), "setdefault": ("value",), "pop": ()}
 
     def set(self, key: Value | None, value: Value) -> None:
-        given = self.words(value, self.kind)
+        given = self.coding.words(value, self.reads.kind)
         words = self.key(key)
         if self.mode != "ignored":
-            row = self.claim(words)
+            row = self.rows.claim(words)
             self._comes(key, row)
-            self.put(row, given)
+            self.rows.put(row, given)
 
     def delete(self, key: Value | None) -> None:
         self.remove(key)
@@ -123,42 +150,52 @@ class ValueCode(ValueLikeCode):
         if self.views is not None:
             raise Refused(f"setdefault() of {self.spec.name}, of which there are windows")
         words = self.key(key)
-        given = self.words(value, self.kind)
-        if not self.known():
-            return self.value(given, self.kind)
-        row = self.claim(words)
-        with self._out.when(self.lacks(row)):
+        given = self.coding.words(value, self.reads.kind)
+        if not self.rows.known():
+            return self.coding.value(given, self.reads.kind)
+        row = self.rows.claim(words)
+        with self._out.when(self.rows.lacks(row)):
             self._comes(key, row)
-            self.put(row, given)
-        return self.read(row)
+            self.rows.put(row, given)
+        return self.reads.read(row)
 
     def _pop(self, key: Value | None) -> Value:
         words = self.key(key)
-        if not self.known():
-            return self.missing(self.kind)
-        row = self.find(words)
-        found = self.read(row)
-        with self._out.when(self.has(row)):
+        if not self.rows.known():
+            return self.coding.missing(self.reads.kind)
+        row = self.rows.find(words)
+        found = self.reads.read(row)
+        with self._out.when(self.rows.has(row)):
             self._goes(key, row)
             self.drop(row)
         return found
 
 
-class LatestView(View, ValueLikeCode):
-    """Of what holds a value: what the latest operation within the lag has left."""
+class ValueView(View[ValueLikeCode]):
+    """Of what holds a value."""
 
     parameters: ClassVar = {"get": ("default",)}
-    zeros: ClassVar = False
+    reads: Reads
 
-    def _there(self, row: str) -> str:
-        return self._within(row)
+    def contains(self, key: Value) -> Value:
+        return self.reads.contains(key)
+
+    def get(self, key: Value | None) -> Value:
+        return self.reads.get(key)
+
+    def _method(self, name: str, key: Value | None, given: dict[str, Value]) -> Value:
+        return self.reads.get_or(key, given.get("default"))
+
+
+class LatestView(ValueView):
+    """What the latest operation within the lag has left."""
+
+    def __init__(self, state: ValueLikeCode, lag: int, *, last: bool) -> None:
+        super().__init__(state, lag, last=last)
+        self.reads = Reads(self, self._within, partial(words_of, self.rows), zeros=False)
 
     def listing(self, first: str) -> str:
         return self._listing_within(first)
-
-
-class ValueView(LatestView, ValueCode):
-    """Of a Value."""
 
 
 def ordered(name: str, kind: ValueType) -> None:
@@ -167,4 +204,4 @@ def ordered(name: str, kind: ValueType) -> None:
         raise Refused(f"the order of {kind.text} ({name})")
 
 
-FORMS = {ValueKind: Form(ValueCode, ValueView)}
+FORMS = {ValueKind: Form(ValueCode, LatestView)}
