@@ -175,6 +175,7 @@ LARGEST_CLASS = 600
 LARGER = {
     "timelapse.kernels.python.flat.kernel.FlatKernel",
     "timelapse.kernels.python.steps.SteppingKernel",
+    "timelapse.kernels.takeout.steplog.NotedLoop",
     "timelapse.trace.few.FewLoop",
     "timelapse.trace.tracer._StepKernel",
 }
