@@ -10,6 +10,7 @@ from timelapse.analysis import analyse, final_pass
 from timelapse.engine.executor import Executor, LocalExecutor
 from timelapse.env.cores import usable_cores
 from timelapse.env.master import wanted
+from timelapse.kernels.lowered import lowered_once
 from timelapse.model.program import Program
 from timelapse.plan import Plan
 from timelapse.plan.cost import Measured, cost_of
@@ -120,6 +121,7 @@ class Choosing:
         self._failed += 1
         self._rest, self.kernel.foretold = min(_RESTS, 1 << self._failed), 0.0
 
+    @lowered_once()
     def way(self, taken: Taken, own: JournalEnd, *, compiled: bool, state_bytes: int) -> Way | None:
         """How an epoch's rows, which are `own`, are processed as slices; None where the open kernel takes them, which is `compiled`.
 
