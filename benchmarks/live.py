@@ -9,7 +9,7 @@ The generator is a thread that sends ready-made tables (`tl.Push`); its share of
 time sent wait for the next ones, so latency includes the pause between two sends (`--pause`).
 
 `--reads`: so many keys a second are read beside it, by `Live.get` and over HTTP; a read's time counts from when it was due. `floor`: what the same client
-gets from a server in another process that does nothing else.
+gets from a server in another process that does nothing else. `--apart`: also over HTTP from `timelapse serve` in a process of its own, and how old its answers are.
 
 `--ways`: a backlog is caught up with several times, in the open kernel, as time slices, or as is chosen; clock and processor time of this process
 and those below it (workers, the JVM) are told for each, medians of `--rounds`.
@@ -129,7 +129,9 @@ def measure(args: argparse.Namespace, folder: Path) -> dict[str, Any]:
     run.follow(follow)
     thread = threading.Thread(target=generate)
     began = time.perf_counter()
-    readers = Readers(run, args.keys, args.reads) if args.reads else contextlib.nullcontext()
+    readers = (
+        Readers(run, args.keys, args.reads, apart=args.apart) if args.reads else contextlib.nullcontext()
+    )
     thread.start()
     run.until(lambda epoch: epoch.end_seq > 0, 60)
     own = time.process_time()
@@ -296,6 +298,7 @@ def main() -> None:
     parser.add_argument("--backlog", type=int, default=0)
     parser.add_argument("--parity", action="store_true")
     parser.add_argument("--reads", type=float, default=0.0)
+    parser.add_argument("--apart", action="store_true")
     parser.add_argument("--lateness", default="0s")
     parser.add_argument("--early", default="", help="compute early results so often meanwhile")
     parser.add_argument("--ways", default="")

@@ -1,14 +1,19 @@
 """Reads of single keys beside a live run: from a process of its own over HTTP, and from a thread of the run's process.
 
+Where it is asked for, over HTTP from `timelapse serve` too, in a process that follows the run (`apart`), and how old what it answers is: the time since the
+commit of the first epoch that it does not have yet (`age`).
+
 Beside them the same client asks a server in a third process that answers at once (`floor`): what of their time is the machine's, where others use it too.
 
-As a program: reads keys of a state over one connection, so many a second, until its input ends, and prints the seconds that each took.
+As a program: reads keys of a state over one connection, so many a second, until its input ends, and prints the seconds that each took, and when it was
+answered from which epoch.
 With `--serve` it is that server.
 """
 
 from __future__ import annotations
 
 import asyncio
+import bisect
 import http.client
 import json
 import random
@@ -43,15 +48,18 @@ def paced(rate: float, read: Callable[[], None], stop: threading.Event) -> list[
 class Readers:
     """Reads of one state's keys, `rate` a second on each way, while this is entered."""
 
-    def __init__(self, run: Any, keys: int, rate: float) -> None:
+    def __init__(self, run: Any, keys: int, rate: float, *, apart: bool = False) -> None:
         from timelapse.model.program import spec_of
 
-        self._run, self._rate = run, rate
+        self._run, self._rate, self._apart = run, rate, apart
+        self._commits: list[tuple[float, int]] = []
+        run.follow(lambda epoch, _: self._commits.append((time.time(), epoch.number)))
         declared = spec_of(run.program).declared
         self.state = next(
             n for n, s in declared.items() if s.key is not None and s.key.text == "int" and s.outer is None
         )
         self._keys, self._stop = keys, threading.Event()
+        self._apart_at = self._serve_apart() if apart else ""
 
     def __enter__(self) -> Self:
         from timelapse.streaming.serve.app import Server
@@ -60,6 +68,8 @@ class Readers:
         self._trivial = _child("--serve")
         addresses = {"http": self._server.address, "floor": self._trivial.stdout.readline().strip()}
         rest = [self._server.tokens["read"], self.state, str(self._keys), str(self._rate)]
+        if self._apart:
+            addresses["apart"] = self._apart_at
         self._children = {way: _child(address, *rest) for way, address in addresses.items()}
         for child in self._children.values():
             child.stdout.readline()  # it is there
@@ -75,15 +85,43 @@ class Readers:
         self._thread.start()
         return self
 
+    def _serve_apart(self) -> str:
+        """Start `timelapse serve`, and wait until it follows. Returns its address."""
+        command = [sys.executable, "-m", "timelapse.cli.main", "serve", str(self._run.path), "--listen", "0"]
+        self._serving = subprocess.Popen(
+            command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True
+        )
+        assert self._serving.stderr is not None
+        lines = iter(self._serving.stderr)
+        address = next(line.split()[0] for line in lines if line.startswith("http://"))
+        next(line for line in lines if line.startswith("following"))
+        threading.Thread(target=lambda: list(lines), daemon=True).start()
+        return address
+
+    def _ages(self, answered: list[tuple[float, int]]) -> list[float]:
+        """How old each answer was, in seconds."""
+        numbers = [number for _, number in self._commits]
+        found = []
+        for at, epoch in answered:
+            behind = bisect.bisect_right(numbers, epoch)
+            found.append(max(0.0, at - self._commits[behind][0]) if behind < len(numbers) else 0.0)
+        return found
+
     def __exit__(self, *error: object) -> None:
         self._stop.set()
         self._thread.join()
         outs = {way: json.loads(child.communicate()[0]) for way, child in self._children.items()}
         self._trivial.communicate()
         self._server.close()
+        if self._apart:
+            self._serving.terminate()
+            self._serving.wait()
+        seconds = {"get": self._inside, **{way: out["seconds"] for way, out in outs.items()}}
+        if self._apart:
+            seconds["age"] = self._ages(outs["apart"]["answered"])
         self.found = {
-            way: {f"p{q}_ms": round(1000 * float(np.percentile(seconds, q)), 2) for q in (50, 99)} | {"reads": len(seconds)}
-            for way, seconds in {"get": self._inside, **outs}.items()
+            way: {f"p{q}_ms": round(1000 * float(np.percentile(own, q)), 2) for q in (50, 99)} | {"reads": len(own)}
+            for way, own in seconds.items()
         }  # fmt: skip
 
 
@@ -126,6 +164,7 @@ def main() -> None:
     address, token, state, keys, rate = sys.argv[1:]
     connection = http.client.HTTPConnection(address.removeprefix("http://"))
     chance, stop = random.Random(4), threading.Event()
+    answered: list[tuple[float, int]] = []
 
     def read() -> None:
         path = f"/api/state/{state}?key={chance.randrange(int(keys))}"
@@ -133,6 +172,7 @@ def main() -> None:
         answer = connection.getresponse()
         body = answer.read()
         assert answer.status == 200, body
+        answered.append((time.time(), json.loads(body)["epoch"] or 0))
 
     while True:
         try:
@@ -148,7 +188,7 @@ def main() -> None:
         stop.set()
 
     threading.Thread(target=wait, daemon=True).start()
-    print(json.dumps(paced(float(rate), read, stop)))
+    print(json.dumps({"seconds": paced(float(rate), read, stop), "answered": answered}))
 
 
 if __name__ == "__main__":

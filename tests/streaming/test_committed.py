@@ -221,16 +221,30 @@ def test_readers_are_not_kept_out_while_room_is_made(monkeypatch: pytest.MonkeyP
     assert found["release"] > 10
 
 
-def test_a_guard_that_is_not_waited_for() -> None:
+def test_a_guard_that_is_waited_for_briefly() -> None:
     guard = Guard()
-    with guard.at_once() as free:
-        assert free
-        with guard.at_once() as again:
+    with guard.within(0) as has:
+        assert has
+        with guard.within(0) as again:
             assert not again
-    with guard, guard.at_once() as free:
-        assert not free
-    with guard.at_once() as free:
-        assert free
+    with guard, guard.within(0.001) as has:
+        assert not has
+    there = threading.Event()
+
+    def hold() -> None:
+        with guard:
+            there.set()
+            while not guard._next.locked():  # until somebody waits
+                time.sleep(0.001)
+
+    other = threading.Thread(target=hold)
+    other.start()
+    there.wait()
+    with guard.within(60) as has:
+        assert has
+    other.join()
+    with guard.within(0) as has:
+        assert has
 
 
 class Hit(tl.Event):

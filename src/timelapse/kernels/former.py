@@ -24,11 +24,11 @@ class Guard:
         self._held.release()
 
     @contextmanager
-    def at_once(self) -> Iterator[bool]:
-        """The same without waiting: whether nobody else has it, or waits for it."""
-        has = self._next.acquire(blocking=False)
+    def within(self, seconds: float) -> Iterator[bool]:
+        """The same for who does not wait longer, twice at most: whether it has it."""
+        has = self._next.acquire(timeout=seconds)
         if has:
-            has = self._held.acquire(blocking=False)
+            has = self._held.acquire(timeout=seconds)
             self._next.release()
         try:
             yield has

@@ -18,6 +18,8 @@ from timelapse.tables.lookup import MappedTable
 from timelapse.tables.table import to_dict
 
 T = TypeVar("T")
+_GLANCE = 0.002
+"""Seconds: a piece of events takes a quarter of that to a half."""
 
 
 class NotKnown(Exception):
@@ -91,15 +93,20 @@ class Committed:
         return values, epoch
 
     def glance(self, spec: StateSpec, key: Any) -> tuple[Any, Epoch | None] | None:
-        """What a state holds under one key, as `look` gives it; None where that takes waiting, or all of the state."""
-        now = self._now
-        if now is None:
-            return None
-        with nullcontext(True) if isinstance(now.opened, Closed) else now.opened.guard.at_once() as free:
-            if not free or self._now is not now:
+        """What a state holds under one key, as `look` gives it; None where that takes longer than a piece of events, or all of the state."""
+        for _ in range(2):
+            now = self._now
+            if now is None:
                 return None
-            with suppress(NotKnown, NeedsAll):
-                return _looked_up(spec, now.former(spec), key, now.epoch), now.epoch
+            opened = now.opened
+            with nullcontext(True) if isinstance(opened, Closed) else opened.guard.within(_GLANCE) as has:
+                if not has:
+                    return None
+                if self._now is not now:  # an epoch was committed meanwhile
+                    continue
+                with suppress(NotKnown, NeedsAll):
+                    return _looked_up(spec, now.former(spec), key, now.epoch), now.epoch
+                return None
         return None
 
     def some(self, spec: StateSpec, most: int) -> tuple[list[tuple[Any, Any]], Epoch | None]:

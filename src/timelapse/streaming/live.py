@@ -369,7 +369,7 @@ class Live(Reading):
         return found[name][0], epoch
 
     def glance(self, name: str, key: Any) -> tuple[Any, Epoch | None] | None:
-        """The same; None where an answer takes waiting."""
+        """The same; None where an answer takes more than some milliseconds."""
         return self._need_head().committed.glance(self._state_spec(name), key)
 
     def look(self, asked: Mapping[str, Sequence[Any]]) -> tuple[dict[str, list[Any]], Epoch | None]:

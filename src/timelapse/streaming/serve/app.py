@@ -180,7 +180,7 @@ class _App:
                 key = key_of(declared[name], json.loads(asked))
             except json.JSONDecodeError:
                 raise ValueError("the key is no JSON: a text has quotes, a tuple is a list") from None
-            # Mostly it is there at once; another thread would wait for Python's lock, and this one for it.
+            # Mostly it is there once a piece of events is done: another thread would wait for that and for Python's lock, and this one for it.
             found = self._run.glance(name, key)
             if found is None:
                 found = await run_in_threadpool(self._run.read, name, key)
