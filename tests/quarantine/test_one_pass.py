@@ -358,7 +358,7 @@ def test_progress_says_what_is_going_on(monkeypatch: pytest.MonkeyPatch) -> None
     one.stages, one.notes, two.stages, two.notes = [], [], [], []
     tl.replay(Later, events, slices=1, spark=False, quarantine=True, progress=one)
     assert set(one.stages) == {"final"}
-    assert any("beginning again; what fails late is taken out" in note for note in one.notes)
+    assert not any("beginning again" in note for note in one.notes)
     tl.replay(Later, events, slices=2, spark=False, quarantine=True, progress=two)
     assert "finding the events that fail" in two.stages
     assert any("beginning again without it" in note for note in two.notes)
@@ -367,14 +367,14 @@ def test_progress_says_what_is_going_on(monkeypatch: pytest.MonkeyPatch) -> None
 
 @pytest.mark.parametrize("last", [False, True])
 def test_what_fails_late_is_taken_out_on_the_way(last: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The loop that takes it out is the run, unless the log then ends at another time."""
+    """The loop that takes it out is the run from the start, unless the log then ends at another time."""
     monkeypatch.setenv(SWITCH, "interpreted")
     events = [LaterMove(who=i % 5, amount=0 if i % 100 == 57 else 1)._at(i, i) for i in range(1_000)]
     if last:
         events.append(LaterMove(who=1, amount=2**63 - 1)._at(1_006, 1_000))
     done = counting(monkeypatch)
     run = tl.replay(Later, events, slices=1, spark=False, quarantine=True)
-    assert done[1] == (3 if last else 2)
+    assert done[1] == (2 if last else 1)
     serial = run_serial(Later, events, quarantine=True)
     assert told(run) == told(serial)
     assert run.quarantined == serial.quarantined

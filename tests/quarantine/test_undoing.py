@@ -377,6 +377,34 @@ def test_it_costs_what_depends_on_the_event(monkeypatch: pytest.MonkeyPatch) -> 
     assert plain(found) == plain(serial.run(Late, left))
 
 
+@pytest.mark.parametrize("program", PROGRAMS)
+def test_steps_that_nobody_asks_for_are_not_kept(
+    program: type[tl.Program], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where too many would be kept before anything fails late: what fails then begins again, unless its steps are still there."""
+    monkeypatch.setattr(taking, "_SPACING", 1)
+    monkeypatch.setattr(taking, "_UNASKED_STEPS", 4)
+    monkeypatch.setattr(steplog, "_FEW", 6)
+    counting, begun = Counting(monkeypatch), [0]
+    begin = taking._Undo._begin_again
+
+    def counted(this: Any) -> None:
+        begun[0] += 1
+        begin(this)
+
+    monkeypatch.setattr(taking._Undo, "_begin_again", counted)
+    seeds = deep(20)
+    for seed in range(seeds):
+        rng = random.Random(7_000 + seed)
+        events = log_of(rng, 40, rng.choice((1, 3)))
+        meant = beginning_again(program, events, None)
+        found = taken_out(program, events, None)
+        assert found[:2] == meant[:2] if meant[0] == "tick" else found == meant, seed
+    assert begun[0] > seeds
+    assert counting.undone
+    assert not counting.back
+
+
 @pytest.mark.parametrize(
     ("module", "name", "value"),
     [(taking, "_MOST_STEPS", 30), (steplog, "GAP", 1), (taking, "_MOST_RESTARTS", 0)],
@@ -408,9 +436,9 @@ def test_it_begins_again_where_a_step_done_again_fails_for_an_event_of_long_ago(
     that may be done again."""
     monkeypatch.setattr(taking, "_SPACING", 1)
 
-    def forget(self: steplog.NotedLoop, *, everything: bool = False) -> int:
-        self._forget(len(self.order) if everything else self._first(self.oldest_root()))
-        return 0
+    def forget(self: steplog.NotedLoop, most: int) -> bool:
+        self._forget(self._first(self.oldest_root()))
+        return True
 
     monkeypatch.setattr(steplog.NotedLoop, "forget", forget)
     counting, begun = Counting(monkeypatch), [0]
@@ -457,9 +485,9 @@ def test_steps_are_forgotten() -> None:
     most = [0, 0]
 
     class Watched(steplog.NotedLoop):
-        def forget(self, *, everything: bool = False) -> int:
-            found = super().forget(everything=everything)
-            most[0] = max(most[0], found)
+        def forget(self, at_most: int) -> bool:
+            found = super().forget(at_most)
+            most[0] = max(most[0], len(self.order))
             most[1] = max(most[1], *(len(s.cells.writers.found) for s in self.stores.values()))
             return found
 

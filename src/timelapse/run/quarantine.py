@@ -1,9 +1,9 @@
 """Replaying with events taken out, where something happens at other times than the events'.
 
-An event that fails in its own step is undone there and then, and the pass goes on (kernels/python/steps.py): where that moves no
-time at which the log or a slice begins or ends, nothing else has to be done. What fails later has had effects: then
-the replay begins again, as a loop that undoes them (kernels/takeout/kernel.py). Where that cannot be the run, such a loop finds the
-events (kernels/takeout/taking.py), and the replay is over the log without them.
+Where something may fail long after its event, and the replay is one pass as Python, the loop that has such events undone is the run from
+the start (kernels/takeout/kernel.py). Other replays undo what fails in its own step there and then (kernels/python/steps.py): where
+that moves no time at which the log or a slice begins or ends, nothing else has to be done. What fails later has had effects: then
+they begin again without the event, or a loop as Python finds all such events first (kernels/takeout/taking.py).
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from timelapse.env.machine import memory_setting
 from timelapse.errors import HandlerError
 from timelapse.kernels.choose import runs_compiled
 from timelapse.model.failure import Quarantined, most_failures, quarantined_row, too_many
+from timelapse.model.times import acts_later
 from timelapse.plan import Plan
 from timelapse.run.planning import Planner
 from timelapse.run.request import Request
@@ -62,6 +63,8 @@ def replay_without_failing(request: Request, plan: Plan, attempt: Attempt) -> Ru
             f"event seq {failure.seq:,} fails: from here on one slice after the other, taking such events out"
         )
     chain = _in_order(request, plan)
+    if acts_later(request.program) and (late := _late(request, chain)) is not None:
+        return _taking(request, late, plan, attempt)
     gone: dict[int, Quarantined] = {}
     rounds, began = 0, time.perf_counter()
     while rounds < _AGAIN or time.perf_counter() - began < _STEP * request.source.reader.count:
@@ -83,16 +86,25 @@ def replay_without_failing(request: Request, plan: Plan, attempt: Attempt) -> Ru
             if failure.ts > (request.source.reader.ts_first or 0) and not _is_cheap(request):
                 break
     if (late := _late(request, chain)) is not None:
-        try:
-            return attempt(request, late, (), True)
-        except TimesMoved as moved:
-            rows = moved.rows
-    else:
-        most = most_failures(request.settings.max_quarantined, request.source.reader.count)
-        rows = taken_out(
-            request.program, request.source.reader, most=most, until=request.settings.until,
-            progress=request.settings.progress,
-        )  # fmt: skip
+        return _taking(request, late, plan, attempt)
+    most = most_failures(request.settings.max_quarantined, request.source.reader.count)
+    rows = taken_out(
+        request.program, request.source.reader, most=most, until=request.settings.until,
+        progress=request.settings.progress,
+    )  # fmt: skip
+    return _finally(request, plan, attempt, rows)
+
+
+def _taking(request: Request, late: Plan, plan: Plan, attempt: Attempt) -> Run:
+    """Replay in a loop that takes out on the way what fails late."""
+    try:
+        return attempt(request, late, (), True)
+    except TimesMoved as moved:
+        return _finally(request, plan, attempt, moved.rows)
+
+
+def _finally(request: Request, plan: Plan, attempt: Attempt, rows: list[Quarantined]) -> Run:
+    """Replay without all the events that are to be taken out."""
     request.settings.progress.note(
         f"{many(len(rows), 'event is', 'events are')} taken out of the log; replaying it without them"
     )
@@ -107,7 +119,6 @@ def _late(request: Request, chain: Plan) -> Plan | None:
     least = least_slices(request.program, chain.last, reader.count, memory_setting())
     if (settings.slices or least) > 1 or settings.resumable or _is_cheap(request):
         return None
-    settings.progress.note("beginning again; what fails late is taken out with all that stems from its event")
     return replace(chain, final=replace(chain.final, takes_late=True))
 
 

@@ -103,6 +103,8 @@ class NotedLoop(Loop):
         """Those of log events, by seq."""
         self.frontier: Key = (0, 0, 0, ())
         """Where the step under way stands, or the latest one."""
+        self.keeps = True
+        """Whether steps are kept to take some out, or as few as can be."""
         self._kept = 0
         self._indexed = 0
         """So many of the steps are in the indexes."""
@@ -368,24 +370,28 @@ class NotedLoop(Loop):
         """A log event's own step, if it is kept."""
         return self.own.get(seq)
 
-    def forget(self, *, everything: bool = False) -> int:
-        """Forget the steps that nothing pending can reach, unless there are few: how many are kept.
+    def forget(self, most: int) -> bool:
+        """Forget the steps that nothing pending can reach, unless there are few: whether no more than `most` have to be kept.
 
         Kept is what followed the first event that something pending stems from; and, as steps that are done again may
-        fail too, what followed the first event that one of those steps stems from.
+        fail too, what followed the first event that one of those steps stems from. Where it does not keep steps, all are forgotten.
         """
-        if everything:
-            first = len(self.order)
-        elif len(self.order) < 2 * self._kept + _FEW:
-            return len(self.order)
-        else:
+        order = self.order
+        if len(order) < (min(2 * self._kept + _FEW, most) if self.keeps else _FEW):
+            return True
+        first = len(order)
+        if self.keeps:
             first = self._first(self.oldest_root())
-            roots = (s.root for s in self.order[first:] if s.root >= 0)
+            roots = (s.root for s in order[first:] if s.root >= 0)
             first = min(first, self._first(min(roots, default=None)))
-        if everything or first * _PART >= len(self.order):
+        if first * _PART >= len(order):
             self._forget(first)
-        self._kept = len(self.order)
-        return self._kept
+        self._kept = len(order)
+        return self._kept <= most - most // _PART
+
+    def forget_all(self) -> None:
+        """Forget all steps: nothing can change them any more."""
+        self._forget(len(self.order))
 
     def _first(self, root: int | None) -> int:
         """The place among the kept steps of an event's own: the first one where that is not kept."""

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from functools import partial
 
 from timelapse.env.garbage import collected_rarely
+from timelapse.env.machine import memory_alone
 from timelapse.errors import HandlerError
 from timelapse.ids import INT64_MAX, INT64_MIN, Phase, Position
 from timelapse.kernels.takeout.steplog import NotedLoop, Step
@@ -33,8 +34,14 @@ _SPACING = 32
 _SHARE = 8
 """Copying takes at most about one second in so many."""
 _MOST_MARKS = 16
-_MOST_STEPS = 1 << 18
+_MOST_STEPS = 1 << 21
 """So many steps are kept at most, to undo what they did."""
+_UNASKED_STEPS = 1 << 17
+"""So many at most as long as nothing has failed late. Most logs have nothing that does: they are not to take much memory for it."""
+_STEP_BYTES = 2048
+"""What a step takes, roughly. Measured: 1,150 to 1,900, with its part of what lies ahead."""
+_SHARE_OF_MEMORY, _UNASKED_SHARE = 4, 16
+"""Such parts of the memory may go to steps."""
 _MOST_RESTARTS = 4
 """So often the loop begins again where it kept too few."""
 _KEPT_EVENTS = 1 << 17
@@ -108,23 +115,31 @@ class _Asked:
     until: int | None
     keep: bool
     told: Callable[[int, int, int], None]
+    memory: int
+
+    def steps(self, *, unasked: bool) -> int:
+        """So many steps may be kept. `unasked`: nothing has failed late."""
+        if unasked:
+            return min(_UNASKED_STEPS, _MOST_STEPS, self.memory // _UNASKED_SHARE // _STEP_BYTES)
+        return min(_MOST_STEPS, self.memory // _SHARE_OF_MEMORY // _STEP_BYTES)
 
 
 @in_usual_context
 @collected_rarely(seldom=True)
 def without_failing(
     program: Program, reader: EventReader, *, most: int, until: int | None = None, keep: bool = True,
-    told: Callable[[int, int, int], None] = lambda done, total, taken: None,
+    told: Callable[[int, int, int], None] = lambda done, total, taken: None, memory: int | None = None,
 ) -> tuple[SerialOutcome, list[Quarantined]]:  # fmt: skip
     """What the loop gives over the log without the events that fail or from which something stems that does, and these,
     by rising seq.
 
     `most`: at most so many of them. `keep`: whether the outcome is wanted; else it is none in particular. `told` is called now and
-    then with the number of events that the loop is through with, of all, and of those taken out.
+    then with the number of events that the loop is through with, of all, and of those taken out. `memory`: the budget; None: what there is
+    for one task alone.
 
     Raises HandlerError for a tick that fails and for what another machine would not meet, TooManyQuarantined.
     """
-    asked = _Asked(program, reader, most, until, keep, told)
+    asked = _Asked(program, reader, most, until, keep, told, memory_alone() if memory is None else memory)
     taken: dict[int, Quarantined] = {}
     outcome = None
     if acts_later(program):
@@ -237,6 +252,9 @@ class _Undo(_Taking):
     def __init__(self, asked: _Asked, taken: dict[int, Quarantined]) -> None:
         super().__init__(asked, taken)
         self._loop = self._new_loop()
+        self._most_steps = asked.steps(unasked=True)
+        self._late = False
+        """Whether anything has failed late: else steps need not be kept where they are many."""
 
     def run(self) -> SerialOutcome | None:
         """None where the outcome is wanted and is another one: the clock has gone on beyond the last event that is left."""
@@ -253,7 +271,7 @@ class _Undo(_Taking):
             return self._loop.outcome
         if end is not None and self._reached > end:
             return None
-        self._loop.forget(everything=True)
+        self._loop.forget_all()
         outcome = self._loop.outcome
         outcome.outputs, outcome.refused = self._outputs, self._refused
         outcome.pending = self._loop.count_pending()
@@ -269,8 +287,10 @@ class _Undo(_Taking):
 
     def _pause(self, seq: int) -> None:
         self._tell()
-        if self._loop.forget() > _MOST_STEPS:
-            raise CannotUndo
+        if not self._loop.forget(self._most_steps):
+            if self._late:
+                raise CannotUndo
+            self._loop.keeps = False
 
     def _do(self, act: Callable[[], None], event: Event | None) -> bool:
         """Go on, and take out what fails: False where the loop has begun again instead."""
@@ -292,6 +312,8 @@ class _Undo(_Taking):
         if own:
             self._loop.outcome.events -= 1
         else:
+            self._late = self._loop.keeps = True
+            self._most_steps = self._asked.steps(unasked=False)
             try:
                 self._undoing.take_out(failure.seq)
             except CannotUndo:
