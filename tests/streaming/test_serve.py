@@ -261,6 +261,22 @@ def test_who_may(served: tuple[Live, Client]) -> None:
             Server(run, wrong)
 
 
+def test_an_address_that_is_taken(served: tuple[Live, Client]) -> None:
+    """Another server there is refused, and one that has just ended leaves it free."""
+    run, client = served
+    with pytest.raises(UsageError, match="--listen .*Address already in use"):
+        Server(run, client.host)
+    with pytest.raises(UsageError, match="--listen nowhere.invalid:0"):
+        Server(run, "nowhere.invalid:0", certificate="a", key="b")
+    first = Server(run, "127.0.0.1:0")
+    host = first.address.removeprefix("http://")
+    assert Client(first).ask("/health", right="")[0] == 200
+    first.close()
+    second = Server(run, host)
+    assert Client(second).ask("/health", right="")[0] == 200
+    second.close()
+
+
 def run_until(condition: Any) -> None:
     """Wait for it; a minute at most, for machines that are busy."""
     end = time.monotonic() + 60

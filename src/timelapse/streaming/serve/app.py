@@ -47,7 +47,7 @@ class _Refiltering(msgspec.Struct, forbid_unknown_fields=True):
 class Server:
     """Serves a live run over HTTP until `close`. Only localhost is listened on without a certificate.
 
-    Raises UsageError for an address that is none, or is of this machine's outside without TLS; OSError where it is taken.
+    Raises UsageError for an address that is none or is taken, or is of this machine's outside without TLS.
     """
 
     def __init__(
@@ -66,7 +66,7 @@ class Server:
             ssl_keyfile=key, timeout_graceful_shutdown=2, server_header=False, ws="websockets-sansio", ws_max_size=MOST_BODY,
         )  # fmt: skip
         self._server = uvicorn.Server(config)
-        self._socket = config.bind_socket() if port else _free(host)
+        self._socket = _bound(host, port, listen)
         # An answer's head and body are two writes: the second would wait for the client's word that the first has come, 40 ms.
         self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self.address = (
@@ -89,9 +89,17 @@ class Server:
         self._socket.close()
 
 
-def _free(host: str) -> Any:
+def _bound(host: str, port: int, listen: str) -> socket.socket:
+    """A socket at an address; at port 0 one that is free. Raises UsageError."""
     found = socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET)
-    found.bind((host, 0))
+    found.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # who served here just now may have open ends
+    try:
+        found.bind((host, port))
+    except OSError as error:
+        found.close()
+        raise UsageError(
+            f"--listen {listen}: {error.strerror}", code="TL810", hint="give another port, or 0 for one that is free"
+        ) from None  # fmt: skip
     return found
 
 
