@@ -264,9 +264,9 @@ def test_who_may(served: tuple[Live, Client]) -> None:
 def test_an_address_that_is_taken(served: tuple[Live, Client]) -> None:
     """Another server there is refused, and one that has just ended leaves it free."""
     run, client = served
-    with pytest.raises(UsageError, match="--listen .*Address already in use"):
+    with pytest.raises(UsageError, match="Address already in use"):
         Server(run, client.host)
-    with pytest.raises(UsageError, match="--listen nowhere.invalid:0"):
+    with pytest.raises(UsageError, match="nowhere"):
         Server(run, "nowhere.invalid:0", certificate="a", key="b")
     first = Server(run, "127.0.0.1:0")
     host = first.address.removeprefix("http://")
