@@ -14,6 +14,7 @@ from __future__ import annotations
 import ast
 import copy
 import types
+from bisect import bisect_left
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeGuard
@@ -132,7 +133,7 @@ class _Rewriter:
         self._node, self._sites, self._name = node, sites, name
         args = [*node.args.posonlyargs, *node.args.args]
         self._receiver = args[0].arg if args and method else ""
-        self._emits = [n.lineno for n in ast.walk(node) if self._emit(n)]
+        self._emits = sorted((n.lineno, n.col_offset) for n in ast.walk(node) if self._emit(n))
 
     def function(self) -> ast.FunctionDef:
         a = self._node.args
@@ -217,9 +218,13 @@ class _Rewriter:
         )  # fmt: skip
 
     def _way(self, body: Sequence[ast.stmt], end: int | None) -> Way:
-        emits = any(self._emit(n) for statement in body for n in ast.walk(statement))
+        emits = False
+        if body:  # by place: the rest of a long `elif` chain is not walked at each of its branches
+            last = body[-1]
+            first = bisect_left(self._emits, (body[0].lineno, body[0].col_offset))
+            emits = first < bisect_left(self._emits, (last.end_lineno or 0, last.end_col_offset or 0))
         leaves = any(isinstance(s, _LEAVING) or _rejects(s) for s in body)
-        return Way(emits, leaves and any(line > (end or 0) for line in self._emits))
+        return Way(emits, leaves and bool(self._emits) and self._emits[-1][0] > (end or 0))
 
     # --- conditions -------------------------------------------------------------------------------
 
