@@ -30,7 +30,7 @@ from timelapse.tables.coded import coded_type, codes_of, fitted, is_coded
 from timelapse.tables.ordering import scattered, taker
 from timelapse.tables.parquet import differences
 from timelapse.tables.rowhash import both_lanes, seed_of
-from timelapse.tables.sharing import at_once
+from timelapse.tables.sharing import Beside, at_once
 
 I64 = npt.NDArray[np.int64]
 
@@ -290,27 +290,31 @@ def write_ordered(
     times = taker(pa.array(ts), far=far)
     held = sum(t.nbytes for t in tables)
     step = min(BLOCK_EVENTS, max(1, BLOCK_BYTES * len(ts) // max(held, 1)))
-    for first in range(0, len(ts), SEGMENT_EVENTS):
-        writer = SegmentWriter(parent, f"{name}{first // SEGMENT_EVENTS:06d}", types, beside, threads)
-        last = min(first + SEGMENT_EVENTS, len(ts))
-        for lo in range(first, last, step):
-            hi = min(lo + step, last)
-            rows = order[lo:hi]
-            of = (
-                np.searchsorted(firsts[1:], rows, side="right")
-                if len(tables) > 1
-                else np.zeros(hi - lo, np.int64)
-            )
-            block: dict[int, pa.Table] = {}
-            for n, table in enumerate(tables):
-                places = rows[of == n] - firsts[n] if len(tables) > 1 else rows
-                calls = [
-                    (c.nbytes, partial(take, places)) for c, take in zip(table.columns, own[n], strict=True)
-                ]
-                block[n] = pa.table(at_once(calls, threads), table.column_names) if calls else table
-            writer.write(np.asarray(times(rows)), of, block)
-            written(hi)
-        yield writer.close()
+    with Beside(threads) as behind:  # a block is put together while the one before is written
+        for first in range(0, len(ts), SEGMENT_EVENTS):
+            writer = SegmentWriter(parent, f"{name}{first // SEGMENT_EVENTS:06d}", types, beside, threads)
+            last = min(first + SEGMENT_EVENTS, len(ts))
+            for lo in range(first, last, step):
+                hi = min(lo + step, last)
+                rows = order[lo:hi]
+                of = (
+                    np.searchsorted(firsts[1:], rows, side="right")
+                    if len(tables) > 1
+                    else np.zeros(hi - lo, np.int64)
+                )
+                block: dict[int, pa.Table] = {}
+                for n, table in enumerate(tables):
+                    places = rows[of == n] - firsts[n] if len(tables) > 1 else rows
+                    calls = [
+                        (c.nbytes, partial(take, places))
+                        for c, take in zip(table.columns, own[n], strict=True)
+                    ]
+                    block[n] = pa.table(at_once(calls, threads), table.column_names) if calls else table
+                behind.do(partial(writer.write, np.asarray(times(rows)), of, block))
+                written(lo)
+            behind.wait()
+            written(last)
+            yield writer.close()
 
 
 def next_block(
