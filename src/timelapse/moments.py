@@ -23,6 +23,11 @@ def time_text(ts: int) -> str:
     return f"{moment:%Y-%m-%d %H:%M:%S}.{micro:06d}"
 
 
+def iso_text(ts: int) -> str:
+    """The same as an option takes it, as short as it can be."""
+    return time_text(ts).removesuffix(".000000").removesuffix(" 00:00:00").replace(" ", "T")
+
+
 def shown_time(given: object) -> str:
     """A time as UTC text, for errors; what is no number of microseconds as Python writes it."""
     return time_text(given) if type(given) is int else repr(given)

@@ -247,6 +247,67 @@ def test_a_correction_brings_back_what_was_a_duplicate(tmp_path: Path) -> None:
     assert "nothing new: all 2 files" in cli("ingest", path).out
 
 
+def test_what_an_ingest_of_some_times_left_out_is_taken_in_later(tmp_path: Path) -> None:
+    """Files of which the log has rows of some times are read again, for more: the log is the one of a single ingest of these times."""
+    path = _definition(tmp_path)
+    _rows(tmp_path / "raw" / "1.csv", [(1, 1, 1), ("x", 2, 2), (5, 5, 3), (9, 9, 4)])
+    _rows(tmp_path / "raw" / "2.csv", [(2, 2, 1), (6, 6, 2)])
+    assert cli("ingest", path, "--from", "2", "--to", "6").code == 0
+    assert [e.id for e in Log.open(tmp_path / "log").events(Pay)] == [2, 5]
+    assert "nothing new: all 2 files are in" in cli("ingest", path, "--from", "3", "--to", "6").out
+    # other times only: what is there would be gone, which is said with what takes all
+    refused = cli("ingest", path, "--from", "6", "--to", "9")
+    said = " ".join(refused.out.split())
+    assert refused.code == 0
+    assert f"not read Pay: {tmp_path}/raw/1.csv and 1 other file were not read for these times" in said
+    assert (
+        "An ingest with --from 1970-01-01T00:00:00.000002 --to 1970-01-01T00:00:00.000009 reads all" in said
+    )
+    assert "nothing else is new" in said
+    assert Log.open(tmp_path / "log").version == 1
+    body = cli("ingest", path, "--from", "6", "--to", "9", "--json").json
+    assert "were not read for these times" in body["not_read"][0]
+    # a new file is taken in all the same
+    _rows(tmp_path / "raw" / "3.csv", [(7, 7, 1), (20, 20, 1)])
+    assert "not read" in cli("ingest", path, "--from", "6", "--to", "9").out
+    assert [e.id for e in Log.open(tmp_path / "log").events(Pay)] == [2, 5, 7]
+    done = cli("ingest", path)
+    assert done.code == 0, done.err
+    assert "read again 3 files of which the log had rows of some times" in " ".join(done.out.split())
+    log = Log.open(tmp_path / "log")
+    assert cli("ingest", path, tmp_path / "whole").code == 0
+    assert log.id == Log.open(tmp_path / "whole").id
+    assert log.info().bad == 1
+    assert "nothing new: all 3 files are in" in cli("ingest", path).out
+
+
+def test_a_corrected_file_is_not_cut_to_some_times(tmp_path: Path) -> None:
+    """It would lose its events of other times without a word: it stays as it was, which is said. So do those that are unique with it."""
+    path = _definition(tmp_path)
+    _rows(tmp_path / "raw" / "1.csv", [(1, 1, 1), (5, 5, 3)])
+    assert cli("ingest", path).code == 0
+    _rows(tmp_path / "raw" / "1.csv", [(1, 1, 1), (5, 6, 3)])
+    done = cli("ingest", path, "--from", "3")
+    assert "1.csv was not read for these times: events of other times that the log has of it" in done.out
+    assert "An ingest without --from and --to reads all" in done.out
+    assert [e.id for e in Log.open(tmp_path / "log").events(Pay)] == [1, 5]
+    assert cli("ingest", path).code == 0
+    assert [e.id for e in Log.open(tmp_path / "log").events(Pay)] == [1, 6]
+
+
+def test_files_that_are_unique_together_are_not_cut_to_some_times(tmp_path: Path) -> None:
+    path = _definition(tmp_path, 'unique = ["id"]\n')
+    _rows(tmp_path / "raw" / "1.csv", [(3, 1, 1), (5, 5, 3)])
+    _rows(tmp_path / "raw" / "2.csv", [(1, 7, 1), (5, 5, 3)])
+    assert cli("ingest", path).code == 0
+    _rows(tmp_path / "raw" / "1.csv", [(3, 1, 1)])
+    assert "not read" in cli("ingest", path, "--from", "3").out
+    assert [e.id for e in Log.open(tmp_path / "log").events(Pay)] == [7, 1, 5]
+    assert cli("ingest", path).code == 0
+    assert [e.id for e in Log.open(tmp_path / "log").events(Pay)] == [7, 1, 5]
+    assert Log.open(tmp_path / "log").version == 2
+
+
 def test_files_and_lateness_stay_known(tmp_path: Path) -> None:
     """Through late rows and forgetting: a correction finds its events."""
     path = _definition(tmp_path, 'arrival = "cents"\n')

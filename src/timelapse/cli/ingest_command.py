@@ -22,6 +22,8 @@ from timelapse.cli.options import Json, Master, Overwrite, examples
 from timelapse.display import many
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from pyspark.sql import SparkSession
 
     from timelapse.ingest.write import Late
@@ -335,7 +337,7 @@ def _of_definition(
         raise UsageError(
             "the log's folder is missing", place=Place(file), hint=f'timelapse ingest {file} LOG, or log = "logs/oct" in the file', code="TL808"
         )  # fmt: skip
-    wanted = found.sources
+    wanted, notes = found.sources, list[str]()
     corrected: dict[str, list[str]] = {}
     if append or (not overwrite and (target / NAME).is_file()):
         log = Log.open(target)
@@ -344,37 +346,39 @@ def _of_definition(
             for note in notes:
                 line(("not read  ", "yellow"), note)
         if not wanted:
-            _nothing_new(log, as_json=as_json)
+            _nothing_new(log, as_json=as_json, notes=notes)
             return
         append = True
     made = {classes[name]: own for name, own in wanted.items()}
     share = found.max_bad if share is None else share
-    _make(found.events, target, made, share, late=cast("Late", late or found.late), append=append, overwrite=overwrite, master=master, as_json=as_json, corrected=corrected, keep=found.keep)  # fmt: skip
+    _make(found.events, target, made, share, late=cast("Late", late or found.late), append=append, overwrite=overwrite, master=master, as_json=as_json, corrected=corrected, keep=found.keep, notes=notes)  # fmt: skip
 
 
 def _nothing_new(
     log: Log, *, as_json: bool, files: int | None = None, again: str = "where the definition has changed: ",
-    option: str = "--overwrite reads all files again",
+    option: str = "--overwrite reads all files again", notes: Sequence[str] = (),
 ) -> None:  # fmt: skip
-    """Say that a log has all files of its definition, or so many that were named."""
+    """Say that a log has all files of its definition, or so many that were named. `notes`: what was not read, which has been said."""
     from timelapse.cli.console import line, print_json
     from timelapse.cli.log_json import log_json
     from timelapse.ingest.known import Taken
 
     if as_json:
-        print_json({**log_json(log.info()), "seconds": 0.0, "added": 0})
+        print_json({**log_json(log.info()), "seconds": 0.0, "added": 0, "not_read": list(notes)})
         return
-    if files is None:
-        files = len({path for _, path in Taken(log.manifest.ingests).files})
-    line(
-        f"nothing new: {'the file is' if files == 1 else f'all {files:,} files are'} in {log.path} already, version {log.version}, {many(log.count, 'event', 'events')}"
-    )
+    which = Taken(log.manifest.ingests).counted() if files is None else f"all {files:,} files are"
+    stands = f"version {log.version}, {many(log.count, 'event', 'events')}"
+    if notes:
+        line(f"nothing else is new: {log.path} stays as it is, {stands}")
+        return
+    line(f"nothing new: {'the file is' if files == 1 else which} in {log.path} already, {stands}")
     line((again, "dim"), option)
 
 
 def _make(
     events: str, out: Path, made: dict[type[Event], list[Source]], share: float | None, *, late: Late, append: bool,
     overwrite: bool, master: str | None, as_json: bool, corrected: dict[str, list[str]] | None = None, keep: float | None = None,
+    notes: Sequence[str] = (),
 ) -> None:  # fmt: skip
     from timelapse.errors import UsageError
     from timelapse.log.log import MAX_BAD
@@ -388,7 +392,7 @@ def _make(
         check_free(as_path(out), overwrite=overwrite)
     began = time.perf_counter()
     log = _run(out, made, MAX_BAD if share is None else share, late=late, append=append, overwrite=overwrite, master=master, as_json=as_json, corrected=corrected)  # fmt: skip
-    print_summary(log, time.perf_counter() - began, events, as_json=as_json)
+    print_summary(log, time.perf_counter() - began, events, as_json=as_json, not_read=notes)
     if keep is not None and (less := log.keep(keep)).version != log.version and not as_json:
         from timelapse.cli.console import line
 

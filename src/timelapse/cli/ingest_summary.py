@@ -16,8 +16,10 @@ if TYPE_CHECKING:
 _SHOWN = 5
 
 
-def print_summary(log: Log, seconds: float, events: str, *, as_json: bool) -> None:
-    """Tell what an ingest did. `events`: the file with the event classes."""
+def print_summary(
+    log: Log, seconds: float, events: str, *, as_json: bool, not_read: Sequence[str] = ()
+) -> None:
+    """Tell what an ingest did. `events`: the file with the event classes. `not_read`: what it left out, which people have been told."""
     from timelapse.cli.columns_view import columns_json, print_columns
     from timelapse.cli.console import line, print_json
     from timelapse.cli.data_commands import print_gaps, print_noticed
@@ -29,7 +31,7 @@ def print_summary(log: Log, seconds: float, events: str, *, as_json: bool) -> No
     bad = sum(s.bad for s in last.sources)
     skipped = sum(s.skipped for s in last.sources)
     if as_json:
-        body = {**log_json(info), "seconds": seconds, "added": last.events}
+        body = {**log_json(info), "seconds": seconds, "added": last.events, "not_read": list(not_read)}
         body["ingest"] = {"bad": bad, "skipped": skipped, "sources": [
             {"type": s.type, "rows": s.rows, "bad": s.bad, "skipped": s.skipped, "outside": s.outside, "read": s.read, "filtered": s.filtered, "duplicates": s.duplicates, "conflicts": s.conflicts, "bad_in": s.bad_in, "late": s.late, "layouts": s.layouts, "without": s.without, "source": s.source} for s in last.sources
         ], "columns": columns_json([last])}  # fmt: skip
@@ -126,7 +128,7 @@ def _print_replaced(ingest: IngestEntry, before: Sequence[IngestEntry]) -> None:
     from timelapse.ingest.known import Taken
 
     old, new = Taken(before), Taken([ingest])
-    corrected, same = [], 0
+    corrected, same, wider = [], 0, 0
     for path, gone in ingest.replaced.items():
         now = {key: of for key, of in new.files.items() if key[1] == path}
         if not now:
@@ -134,7 +136,8 @@ def _print_replaced(ingest: IngestEntry, before: Sequence[IngestEntry]) -> None:
                 f"{path} is not in its table any more: its {many(gone, 'event is', 'events are')} gone"
             )
         elif all(old.same(key, of) for key, of in now.items()):
-            same += 1
+            as_they_were = all(old.has_times(key, *new.times(key)) for key in now)
+            same, wider = same + as_they_were, wider + (not as_they_were)
         else:
             corrected.append(
                 f"{path} was taken in again: {many(gone, 'event of its old version is', 'events of its old version are')} gone, with its bad rows"
@@ -142,7 +145,12 @@ def _print_replaced(ingest: IngestEntry, before: Sequence[IngestEntry]) -> None:
     for text in corrected[:_SHOWN]:
         line(("corrected ", "yellow"), text)
     if len(corrected) > _SHOWN:
-        line(("corrected ", "yellow"), f"and {len(corrected) - _SHOWN:,} more files")
+        line(("corrected ", "yellow"), f"and {len(corrected) - _SHOWN:,} more")
+    if wider:
+        line(
+            ("read again", "dim"),
+            f" {many(wider, 'file', 'files')} of which the log had rows of some times: the events of before are replaced by those of all times that were asked for",
+        )
     if same:
         line(
             ("read again", "dim"),

@@ -31,9 +31,10 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from timelapse.display import many
 from timelapse.errors import IngestError, Place, meant
 from timelapse.ingest.files import SourceFile, list_files
-from timelapse.ingest.known import Taken, is_same, refuse_gone
+from timelapse.ingest.known import Taken, Window, hull, is_same, lies_in, refuse_gone
 from timelapse.ingest.source import Source
 from timelapse.ingest.tables.base import Table
 from timelapse.ingest.tables.catalog import SparkTable
@@ -42,6 +43,7 @@ from timelapse.ingest.tables.iceberg import Iceberg
 from timelapse.ingest.tables.postgres import STEP, Postgres
 from timelapse.ingest.write import Late
 from timelapse.log.manifest import IngestEntry
+from timelapse.moments import iso_text
 
 _TOP: dict[str, type | tuple[type, ...]] = {
     "events": str, "log": str, "max_bad": float, "late": str, "keep": str, "start": (str, datetime), "at_start": list, "source": list,
@@ -143,7 +145,9 @@ def _listed(source: Source) -> tuple[list[SourceFile], Callable[[list[str]], Any
 
 
 def new_files(found: Definition, ingests: Sequence[IngestEntry]) -> Fresh:
-    """The definition's sources, of the files that these ingests did not take into a log as they are now; those without any left out.
+    """The definition's sources, of the files that these ingests did not take into a log as they are now, or of which they took only rows
+    of some times; those without any left out. A file that is read again takes the place of what the log has of it. So it must not be read for
+    fewer times: then it is left as it is, and a note says so.
 
     Of a type of which rows were left out as duplicates, all files are read again where one was corrected. Raises IngestError (TL417)
     where some of these are gone.
@@ -164,28 +168,52 @@ def new_files(found: Definition, ingests: Sequence[IngestEntry]) -> Fresh:
             continue
         sources, listed = every, [_listed(source) for source in every]
         files = [one for one, _, _ in listed]
-        changed = {
-            file.path
-            for own in files
-            for file in own
-            if (known := taken.files.get((name, file.path))) is not None and not is_same(file, *known)
-        }
-        there = {file.path for own in files for file in own}
+        windows: dict[str, list[Window]] = {}
+        for source, own in zip(sources, files, strict=True):
+            for file in own:
+                windows.setdefault(file.path, []).append(source.window)
+        known = {
+            file.path: is_same(file, *of) and taken.has_times((name, file.path), *windows[file.path])
+            for own in files for file in own if (of := taken.files.get((name, file.path))) is not None
+        }  # fmt: skip
+        # to be read again: their old events go, so that these must be of no other times
+        wide = {
+            path for path in known if any(not lies_in(one, hull(windows[path])) for one in taken.times((name, path)))
+        }  # fmt: skip
+        changed = {path for path, same in known.items() if not same}
         for position, (_, _, whole) in enumerate(listed):
             if whole:  # what a table does not have any more is not in the log either
-                changed |= {path for path in taken.paths(name, position) if path not in there}
-        if changed and taken.all_again(name):
+                changed |= {path for path in taken.paths(name, position) if path not in windows}
+        again = taken.all_again(name)
+        if left_out := changed if again and wide else changed & wide:
+            notes.append(_not_again(name, left_out, taken, windows))
+            changed -= left_out
+        if changed and again:
             refuse_gone(
-                name, [p for p in taken.paths(name) if p not in there and p not in changed], min(changed)
+                name, [p for p in taken.paths(name) if p not in windows and p not in changed], min(changed)
             )
             changed = set(taken.paths(name))
         if changed:
             corrected[name] = sorted(changed)
         for position, (source, (own, data, whole)) in enumerate(zip(sources, listed, strict=True)):
-            paths = [f.path for f in own if (name, f.path) not in taken.files or f.path in changed]
+            paths = [f.path for f in own if f.path not in known or f.path in changed]
             if paths or (whole and changed):
                 left.setdefault(name, []).append(replace(source, data=data(paths), position=position))
     return Fresh(left, corrected, notes)
+
+
+def _not_again(name: str, paths: set[str], taken: Taken, windows: Mapping[str, Sequence[Window]]) -> str:
+    """What is said of files that an ingest of some times cannot read again."""
+    first, more = min(paths), len(paths) - 1
+    which = f"{first} and {many(more, 'other file', 'other files')} were" if more else f"{first} was"
+    every = [one for path in taken.paths(name) for one in taken.times((name, path))]
+    every += [one for path in paths for one in windows.get(path, ())]
+    bounds = zip(("--from", "--to"), hull(every), strict=True)
+    options = " ".join(f"{option} {iso_text(at)}" for option, at in bounds if at is not None)
+    return (
+        f"{name}: {which} not read for these times: events of other times that the log has of {'them' if more else 'it'} would be gone. "
+        f"An ingest {f'with {options}' if options else 'without --from and --to'} reads all"
+    )
 
 
 def not_taken(
@@ -207,7 +235,7 @@ def not_taken(
             known = [
                 f.path for f in files
                 if (n := taken.files.get((name, f.path))) and is_same(f, *n)
-                and taken.has_times((name, f.path), *source.window)
+                and taken.has_times((name, f.path), source.window)
             ]  # fmt: skip
             same += known
             new = [f.path for f in files if f.path not in set(known)]

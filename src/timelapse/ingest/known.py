@@ -10,13 +10,14 @@ from __future__ import annotations
 
 import hashlib
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from timelapse.display import many
 from timelapse.errors import IngestError, LogError, Place
 from timelapse.ids import INT64_MAX, INT64_MIN
 from timelapse.ingest.files import SourceFile
@@ -85,8 +86,25 @@ def _hash(print_: str | None) -> str:
     return (print_ or "").rpartition(" ")[2]
 
 
+Window = tuple[int | None, int | None]
+"""The first time, and that before which all are; None for no bound."""
+
+
 def _span(since: int | None, before: int | None) -> tuple[int, int]:
     return INT64_MIN if since is None else since, INT64_MAX if before is None else before
+
+
+def hull(windows: Iterable[Window]) -> Window:
+    """The first time of some windows, and that before which all are."""
+    spans = [_span(*one) for one in windows]
+    low, high = min(start for start, _ in spans), max(end for _, end in spans)
+    return None if low == INT64_MIN else low, None if high == INT64_MAX else high
+
+
+def lies_in(window: Window, other: Window) -> bool:
+    """Whether the other one has all times of a window."""
+    (low, high), (since, before) = _span(*window), _span(*other)
+    return since <= low and high <= before
 
 
 class Taken:
@@ -97,6 +115,8 @@ class Taken:
         self._positions: dict[tuple[str, str], int] = {}
         self._spans: dict[tuple[str, str], list[tuple[int, int]]] = {}
         self._left_out: dict[str, int] = {}
+        self.ranges: set[tuple[str, str]] = set()
+        """Those that are ranges of a query to PostgreSQL."""
         for entry in ingests:
             gone = {path for path in entry.replaced if not any(path in s.taken for s in entry.sources)}
             for key in [key for key in self.files if key[1] in gone]:
@@ -110,6 +130,8 @@ class Taken:
                     self._spans[source.type, path].append(span)
                     self.files[source.type, path] = now
                     self._positions[source.type, path] = source.position
+                    if "query" in source.source:
+                        self.ranges.add((source.type, path))
                 left = source.duplicates + source.conflicts
                 self._left_out[source.type] = self._left_out.get(source.type, 0) + left
 
@@ -120,13 +142,31 @@ class Taken:
             if name == type_ and position in (None, self._positions[name, path])
         ]  # fmt: skip
 
-    def has_times(self, key: tuple[str, str], since: int | None, before: int | None) -> bool:
+    def has_times(self, key: tuple[str, str], *windows: Window) -> bool:
         """Whether all rows of these times were taken from a file, by type and path, as it was at last."""
-        low, high = _span(since, before)
-        for start, end in sorted(self._spans[key]):
-            if start <= low < end:
-                low = end
-        return low >= high
+        spans = sorted(self._spans[key])
+        for low, high in (_span(*one) for one in windows):
+            for start, end in spans:
+                if start <= low < end:
+                    low = end
+            if low < high:
+                return False
+        return True
+
+    def times(self, key: tuple[str, str]) -> list[Window]:
+        """Of which times rows were taken from a file, as it was at last."""
+        return [
+            (None if low == INT64_MIN else low, None if high == INT64_MAX else high)
+            for low, high in self._spans[key] if low < high
+        ]  # fmt: skip
+
+    def counted(self) -> str:
+        """How many files and ranges there are, as "the file is" or "all 3 files and 2 ranges are"."""
+        files, ranges = len({p for _, p in self.files.keys() - self.ranges}), len(self.ranges)
+        both = [many(n, one, f"{one}s") for n, one in ((files, "file"), (ranges, "range")) if n]
+        if files + ranges == 1:
+            return "the file is" if files else "the range is"
+        return f"all {' and '.join(both)} are"
 
     def same(self, key: tuple[str, str], now: tuple[int, str | None]) -> bool:
         """Whether a file, by type and path, was taken in with this size and hash."""
