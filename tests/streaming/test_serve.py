@@ -223,6 +223,8 @@ def test_arrow_json_and_what_is_no_event(served: tuple[Live, Client]) -> None:
         code, found = client.ask("/push/Named", bad, right="push", **headers)
         assert code == 400, (bad, found)
         assert found["error"]
+    _, found = client.ask("/push/Named", b'{"ts": 4, "name": "c"}', right="push")
+    assert found["error"].startswith("1 row is no Named, and nothing was taken: line 1:")
     assert client.ask("/push/Named", b"x", right="push", Content_Type="image/png")[0] == 415
     assert client.ask("/push/Named", b"x", right="push", Content_Encoding="gzip")[0] == 415
     assert client.ask("/push/Nobody", b"{}", right="push")[0] == 404

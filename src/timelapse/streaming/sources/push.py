@@ -19,6 +19,7 @@ import msgspec
 import numpy as np
 import pyarrow as pa
 
+from timelapse.display import many
 from timelapse.errors import Place, SourceError, StorageError, UsageError
 from timelapse.ingest.lines import Lines
 from timelapse.ingest.parse import parse_lines
@@ -172,7 +173,8 @@ class Push(LiveSource):
         found = parse_lines(plan, Lines(1, lines.removesuffix(b"\n")))
         if found.bad:
             said = "; ".join(f"line {b.row}: {b.reason}" for b in found.bad[:5])
-            raise ValueError(f"{len(found.bad)} rows are no {self._kind.name}, and nothing was taken: {said}")
+            bad = many(len(found.bad), "row is", "rows are")
+            raise ValueError(f"{bad} no {self._kind.name}, and nothing was taken: {said}")
         ts = pa.array(np.asarray(found.ts, np.int64))
         return pa.table(
             [ts, *fields_of(self._kind, found).columns], ["ts", *(f.name for f in self._kind.fields)]
