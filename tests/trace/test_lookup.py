@@ -8,8 +8,11 @@ import pyarrow.compute as pc
 from hypothesis import given
 from hypothesis import strategies as st
 
-from timelapse.trace.columns import contained, picked
-from timelapse.trace.lookup import Lookup, numbers
+import timelapse as tl
+from timelapse.analysis.origins import Origins
+from timelapse.log import MemoryLog
+from timelapse.trace.columns import Columns, Pattern, contained, picked
+from timelapse.trace.lookup import Lookup, merged, numbers
 
 _ENDS = [-(2**63), -(2**63) + 1, -1, 0, 1, 2**63 - 2, 2**63 - 1]
 _NUMBERS = st.sampled_from(_ENDS) | st.integers(-3, 9)
@@ -54,3 +57,32 @@ def test_rows_of_some_events(own: list[int], wanted: list[int]) -> None:
     table = pa.table({"seq": pa.array(sorted(own), pa.int64())})
     found = picked(table, np.asarray(sorted(wanted), np.int64))
     assert found["seq"].to_pylist() == sorted({*own} & {*wanted})
+
+
+def test_merged_is_what_numpy_says() -> None:
+    """Ascending, once each; of nothing, nothing."""
+    rng = np.random.default_rng(3)
+    for _ in range(50):
+        parts = [rng.integers(-9, 9, rng.integers(0, 9)) for _ in range(rng.integers(0, 4))]
+        assert merged(parts).tolist() == np.unique(np.concatenate([np.zeros(0, np.int64), *parts])).tolist()
+
+
+class Written(tl.Event):
+    a: int
+    s: str
+
+
+@given(
+    st.lists(st.tuples(st.integers(0, 30), st.sampled_from("abc")), max_size=60),
+    st.lists(st.tuples(st.sampled_from([0, 0, 0, 1, 2, 7, 9, 30]) | st.integers(0, 40), st.sampled_from("aabz")), min_size=1, max_size=40),
+)  # fmt: skip
+def test_events_that_hold_a_key_whatever_keys_have_in_common(
+    rows: list[tuple[int, str]], keys: list[tuple[int, str]]
+) -> None:
+    """Of many keys those values are looked for first that stand in most of them."""
+    events = [Written(a=a, s=s)._at(n, n) for n, (a, s) in enumerate(rows)]
+    columns = Columns(MemoryLog(events, [Written]), 0, len(rows), {"Written": {"a", "s"}})
+    pattern = Pattern("Written", tuple(Origins(frozenset([name]), ()) for name in ("a", "s")))
+    found = columns.holding(pattern, keys, 0, len(rows), 1000)
+    assert found is not None
+    assert found.tolist() == [n for n, row in enumerate(rows) if row in keys]

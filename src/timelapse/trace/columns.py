@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from concurrent.futures import ThreadPoolExecutor
 from copy import copy
 from dataclasses import dataclass
-from itertools import pairwise, product
+from itertools import compress, pairwise, product
 from typing import Any, TypeVar
 
 import numpy as np
@@ -21,7 +21,7 @@ from timelapse.log.part import reading
 from timelapse.log.reader import Chunk, EventReader, LogReader, cut_rows
 from timelapse.log.rows import row_maker
 from timelapse.model.events import Event
-from timelapse.trace.lookup import Lookup, numbers
+from timelapse.trace.lookup import Lookup, merged, numbers
 
 Seqs = npt.NDArray[np.int64]
 Mask = npt.NDArray[np.bool_]
@@ -157,7 +157,7 @@ class Columns:
         at = [n for n, w in enumerate(wanted) if w is not None and not w.always]
         tests = [w for w in wanted if w is not None and not w.always]
         own_sides = [sides[n] for n in at]
-        cover = _cover(tests, list(zip(*own_sides, strict=True))) if len(tests) > 1 else []
+        cover = _cover(tests, own_sides) if len(tests) > 1 else []
         exact = len(tests) > 1 and len(keys) > 1 and np.prod([float(t.count + 1) for t in tests]) < 2**62
         codes = _codes(tests, own_sides) if exact else NONE
         found: list[Seqs] = []
@@ -235,7 +235,7 @@ class Columns:
             yield from _rows(cls, seqs, fields, (t[name] for t in self._tables if name in t))
             return
         far = np.flatnonzero(np.diff(seqs) > _NEAR) + 1
-        groups = np.split(seqs, np.union1d(far, np.searchsorted(seqs, self._bases)))
+        groups = np.split(seqs, merged([far, np.searchsorted(seqs, self._bases)]))
         whole = self._hi - self._lo
         self._read += sum(min(whole, _BLOCK + int(g[-1] - g[0])) for g in groups if len(g))
 
@@ -298,14 +298,18 @@ def picked(table: pa.Table, seqs: Seqs) -> pa.Table:
     return table if len(at) == len(own) else table.take(pa.array(at))
 
 
-def _cover(tests: Sequence[_Wanted], keys: Sequence[Sequence[Any]]) -> list[_Wanted]:
-    """Few values of which each key has one in its place: who holds none of them holds no key. None where there are no few."""
-    left, chosen = [tuple(enumerate(key)) for key in keys], list[tuple[int, Any]]()
-    while left and len(keys) > _MANY and len(chosen) < _FEW:
-        chosen.append(Counter(part for key in left for part in key).most_common(1)[0][0])
-        left = [key for key in left if chosen[-1] not in key]
-    if left:
-        return []
+def _cover(tests: Sequence[_Wanted], sides: Sequence[Sequence[Any]]) -> list[_Wanted]:
+    """Few values of which each key has one in its place: who holds none of them holds no key. None where there are no few. `sides`: of
+    each part what the keys have."""
+    left, chosen = list(sides), list[tuple[int, Any]]()
+    while left[0]:
+        common = [(n, *Counter(side).most_common(1)[0]) for n, side in enumerate(left)]
+        at, value, often = max(common, key=lambda one: one[2])
+        if len(sides[0]) <= _MANY or (_FEW - len(chosen)) * often < len(left[0]):
+            return []  # no further value stands in more of them
+        chosen.append((at, value))
+        others = [v != value for v in left[at]]
+        left = [list(compress(side, others)) for side in left]
     return [tests[at].only([v for n, v in chosen if n == at]) for at in {n for n, _ in chosen}]
 
 
@@ -358,7 +362,8 @@ class _Wanted:
     def __init__(self, part: Any, values: list[Any]) -> None:
         self._part = part
         self.fields, self._values = sorted(part.fields), values
-        self._places = {(type(v), v): n for n, v in enumerate(values)}
+        self._alike = len(set(map(type, values))) == 1
+        self._places = dict(zip(self._named(values), range(len(values)), strict=True))
         self.count = len(values)
         self._arrays: dict[pa.DataType, tuple[pa.Array | None, Seqs]] = {}
         self._lookups: dict[pa.DataType, Lookup | None] = {}
@@ -370,8 +375,11 @@ class _Wanted:
 
     def of(self, values: Sequence[Any]) -> Seqs:
         """Where values stand among them."""
-        keys = zip(map(type, values), values, strict=True)
-        return np.fromiter(map(self._places.__getitem__, keys), np.int64, len(values))
+        return np.fromiter(map(self._places.__getitem__, self._named(values)), np.int64, len(values))
+
+    def _named(self, values: Sequence[Any]) -> Iterable[Any]:
+        """Values as they are told apart: equal ones of several types are not the same."""
+        return values if self._alike else zip(map(type, values), values, strict=True)
 
     def places(self, table: pa.Table) -> list[Seqs] | None:
         """For each field where its value stands among them, by row; -1 where it is none. None: that is not known."""
@@ -418,7 +426,10 @@ class _Wanted:
     def _of(self, kind: pa.DataType) -> tuple[pa.Array | None, Seqs]:
         """Those that a column of a type may hold (None: that is not known), and where they stand among all, then -1."""
         if kind not in self._arrays:
-            fitting = [v for v in self._values if _fits(v, kind)]
+            asked = self._values[:1] if self._alike else self._values
+            fitting = [v for v in asked if _fits(v, kind)]
+            if self._alike and fitting:
+                fitting = self._values
             at = np.append(self.of(fitting), -1)
             try:
                 self._arrays[kind] = pa.array(fitting, kind), at

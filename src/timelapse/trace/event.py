@@ -133,7 +133,7 @@ def trace_all(
     for slice_id, stops in past.by_slice(wanted):
         visit = partial(_visit, found, tracer, traces, slice_id)
         try:
-            past.focus(slice_id, stops[-1]).walk(stops, partial(visit, None))
+            past.focus_on(stops).walk(stops, partial(visit, None))
             guess = None
         except Unfocused:
             guess = Guess(past, [found[s] for s in stops]) if guessing else None

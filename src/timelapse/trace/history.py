@@ -241,6 +241,9 @@ def _compiled(past: Past, spec: StateSpec, key: Any, at: int | None, last: int) 
 
 def value_at(past: Past, spec: StateSpec, key: Any, seq: int) -> Any:
     """What a state held under a key before an event (ABSENT: nothing)."""
+    seq = past.settled((spec.name, key), seq)
+    if seq in past.run.manifest.cuts[:-1]:
+        return past.run.value_at_cut(spec.name, key, past.run.manifest.cuts.index(seq))
     slice_id = past.slice_of(seq)
     if seq >= past.cuts[slice_id + 1]:
         slice_id += 1

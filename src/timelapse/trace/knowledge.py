@@ -102,6 +102,14 @@ class Knowledge:
             raise Unfocused("what is sent sends again")
         return self.patterns[state]
 
+    def tells(self, state: str) -> bool:
+        """Whether it is known which events may write a state."""
+        try:
+            self.writers_of(state)
+        except Unfocused:
+            return False
+        return True
+
     def goes_round(self, cls: type[Event]) -> bool:
         """Whether an event of a type may send what sends again."""
         return any(cls in self._analysis.functions.reached[fn] for fn in self._round)

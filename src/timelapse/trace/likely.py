@@ -20,6 +20,7 @@ from timelapse.model.events import Event
 from timelapse.model.types import TupleType
 from timelapse.trace.columns import Seqs
 from timelapse.trace.knowledge import Ask, Place, Unfocused
+from timelapse.trace.lookup import merged
 from timelapse.trace.moments import Past
 
 _GUESSES = 16
@@ -88,7 +89,10 @@ class Guess:
 
     def __init__(self, past: Past, events: Collection[Event]) -> None:
         self._lo = lo = past.cuts[past.slice_of(max(e.seq for e in events))]
-        asks = {Ask(p, end) for e in events for p in _guessed(past, e) for end in past.ends(p[0], e)}
+        asks = {
+            Ask(p, past.settled(p, end))
+            for e in events for p in _guessed(past, e) for end in past.ends(p[0], e)
+        }  # fmt: skip
         self._asks = {ask for ask in asks if ask.end > lo}
         few = _FEW * past.patience if len(events) == 1 else _FEWER * past.patience
         self.likely = Newest()
@@ -100,7 +104,7 @@ class Guess:
             # Where it was written long ago, what is gone through again ends soon after.
             evenly = range(lo, ask.end, max(1, (ask.end - lo) // (_EVENLY if len(events) == 1 else 1)))
             stops.setdefault(ask.place, set()).update({lo, ask.end}, evenly, near, (s + 1 for s in near))
-            self.likely[ask.place] = np.union1d(self.likely[ask.place], seqs)
+            self.likely[ask.place] = merged([self.likely[ask.place], seqs])
         self._watch = Watch(stops)
         self.stops = self._watch.stops
 

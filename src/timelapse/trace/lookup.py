@@ -1,9 +1,12 @@
 """Whole numbers that are looked for in long columns, by a table with a place for each number between the least and the largest.
 
 Arrow's search hashes every row. Keys are mostly numbers that lie near each other, and then a table says the same in a seventh of the time.
+NumPy's `unique` hashes, too; `merged` sorts, which takes next to nothing where most ascends.
 """
 
 from __future__ import annotations
+
+from collections.abc import Iterable
 
 import numpy as np
 import numpy.typing as npt
@@ -61,4 +64,10 @@ def numbers(column: pa.ChunkedArray) -> Ints | None:
     return found
 
 
-__all__ = ["Lookup", "numbers"]
+def merged(parts: Iterable[Ints]) -> Ints:
+    """All of them, ascending, once each."""
+    all_ = np.sort(np.concatenate([np.zeros(0, np.int64), *parts]), kind="stable")
+    return all_[np.append(True, all_[1:] != all_[:-1])] if len(all_) else all_
+
+
+__all__ = ["Lookup", "merged", "numbers"]

@@ -19,6 +19,7 @@ from timelapse.model.types import TupleType, ValueType
 from timelapse.tables.table import key_types, value_array
 from timelapse.trace.columns import NONE, Columns, Pattern, Seqs
 from timelapse.trace.knowledge import Ask, Knowledge, Part, Place, Unfocused
+from timelapse.trace.lookup import merged
 
 if TYPE_CHECKING:
     from timelapse.trace.moments import Past
@@ -98,11 +99,12 @@ class Matter:
         raise Unfocused("reads depend on one another too deeply")
 
     def read_columns(self, states: Iterable[str]) -> None:
-        """Have the columns that say who writes these states, beside those that are there."""
+        """Have the columns that say who writes these states, beside those that are there. Of onward states it need not be known who
+        does: perhaps nobody has written what is asked for."""
         fresh = self._known.needed(states) - self._readable
         if fresh or self._columns is None:
-            fields = self._known.fields(self._readable | fresh)
-            self._columns = self._past.columns_of(self.lo, self.end, fields)
+            told = {n for n in self._readable | fresh if n not in self._past.onward or self._known.tells(n)}
+            self._columns = self._past.columns_of(self.lo, self.end, self._known.fields_of(told))
             self._readable |= fresh
 
     def demand(self, places: Iterable[Place]) -> None:
@@ -113,7 +115,8 @@ class Matter:
             found: dict[str, list[Any]] = {}
             for place in dict.fromkeys(todo):
                 self.places.add(place)
-                found.setdefault(place[0], []).append(place[1])
+                if self._past.settled(place, self.end) > self.lo:
+                    found.setdefault(place[0], []).append(place[1])
             fresh: dict[int, set[str]] = {}
             for name, keys in found.items():
                 for seq in self._touching(name, keys):
@@ -220,12 +223,14 @@ def _back_from(known: Knowledge, columns: Columns, place: Place, lo: int, hi: in
                 found.append(seqs)
                 since = max(since, hi - back)
                 break
-    return np.unique(np.concatenate(found)), since
+    return merged(found), since
 
 
 def key_parts(kind: ValueType | None, keys: Sequence[Any]) -> list[tuple[Any, ...]]:
     """Keys of a type as tuples of their parts."""
-    return [() if kind is None else k if isinstance(kind, TupleType) else (k,) for k in keys]
+    if isinstance(kind, TupleType):
+        return list(keys)
+    return [() if kind is None else (k,) for k in keys]
 
 
 def beginning(spec: StateSpec, table: pa.Table, keys: Collection[Any]) -> pa.Table:

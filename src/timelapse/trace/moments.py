@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 import pyarrow as pa
 
 from timelapse.analysis import PassProgram, analyse, build_pass, final_pass
+from timelapse.analysis.onward import onward_states
 from timelapse.errors import HandlerError, ReplayError, TimelapseError
 from timelapse.kernels.base import Tick
 from timelapse.kernels.source import Source
@@ -98,6 +99,28 @@ class Past:
     def knowledge(self) -> Knowledge:
         """What says which events matter to a key. Raises Unfocused where that cannot be said."""
         return Knowledge(self)
+
+    @cached_property
+    def onward(self) -> frozenset[str]:
+        """The states of which no key gets a value back that it has left."""
+        return onward_states(self._analysis)
+
+    def settled(self, place: Place, end: int) -> int:
+        """Before which event a key was written last, at the latest, of those before `end`: a slice that left a key of an onward state
+        as it was has not written it."""
+        name, key = place
+        if name not in self.onward or isinstance(key, Under):
+            return end
+        cuts = self.run.manifest.cuts
+        slice_id = min(bisect.bisect_left(cuts, end), len(cuts) - 1) - 1
+        while slice_id >= 0 and not self.run.changed(name, key, slice_id):
+            end = cuts[slice_id]
+            slice_id -= 1
+        return end
+
+    def focus_on(self, stops: Sequence[int]) -> Focus:
+        """A few keys before some events (ascending) of a slice. Raises Unfocused."""
+        return self.focus(self.slice_of(stops[0]), stops[-1])
 
     def focus(self, slice_id: int, end: int) -> Focus:
         """A few keys in a slice, up to before event `end`. Raises Unfocused."""

@@ -22,6 +22,7 @@ from timelapse.trace import timed
 from timelapse.trace.columns import Seqs
 from timelapse.trace.few import number_of, place_of_number
 from timelapse.trace.knowledge import Ask, Place, Uncompiled, Unfocused
+from timelapse.trace.lookup import merged
 from timelapse.trace.steps import Tick
 from timelapse.trace.thin import Thinned, thinned
 from timelapse.trace.whole import WholePast
@@ -86,7 +87,7 @@ class Stepped:
             rows = np.searchsorted(seqs, own)
             rows = rows[seqs[rows] == own] if len(own) else rows
             if len(rows):
-                found = np.union1d(found, np.flatnonzero(self._batch.kinds == kind)[rows])
+                found = merged([found, np.flatnonzero(self._batch.kinds == kind)[rows]])
         return found
 
     def ticking(self, times: Sequence[int]) -> Seqs:
@@ -261,13 +262,12 @@ class _Newest:
                     np.arange(since, min(batch.count, since + 2 * most, max(since, batch.since(seq))))
                 )
             hits = batch.stemming(likely)
-            return np.unique(np.concatenate([*parts, hits, hits + 1]))
+            return merged([*parts, hits, hits + 1])
 
         return stops
 
     def _likely(self) -> Seqs:
         """Log events that are likely to have written the places."""
-        none: Seqs = np.zeros(0, np.int64)
         asks = {
             Ask(ask.place, self._past.reader.seq_at(place_of_number(end)[0] + 1))
             for ask, end in self._ends.items()
@@ -276,7 +276,7 @@ class _Newest:
         found = None
         with suppress(Unfocused):
             found = self._past.likely(asks, 0, self._hi)
-        return np.unique(np.concatenate([none, *(seqs[-most:] for seqs in (found or {}).values())]))
+        return merged(seqs[-most:] for seqs in (found or {}).values())
 
     def _unclear(self, stretches: Sequence[_Stretch]) -> list[_Stretch]:
         """The newest stretches of several steps, as far as they may hold one of the last writes."""
@@ -332,7 +332,7 @@ class _Newest:
                 if at < batch.count:
                     ends.remove(end)
             # The last step of a batch is told apart from the next one's first.
-            own = np.unique(np.concatenate([stops(batch), [0, batch.count, *cuts.values()]]))
+            own = merged([stops(batch), np.asarray([0, batch.count, *cuts.values()])])
             last = cuts.get(self._final, 0)
             for at in own[own <= last].tolist():
                 yield at, lambda at=at: visit(batch, at)  # type: ignore[misc]

@@ -24,6 +24,7 @@ from timelapse.log.types import EventType
 from timelapse.model.events import Event
 from timelapse.trace.columns import NONE, Columns, Pattern, Seqs, contained, picked
 from timelapse.trace.knowledge import Key, Place, Unfocused
+from timelapse.trace.lookup import merged
 from timelapse.trace.matter import LONGEST, key_parts
 
 if TYPE_CHECKING:
@@ -80,9 +81,9 @@ class Thinning:
         return self._all(at, refused)
 
     def _all(self, at: Collection[Event], refused: Collection[int]) -> Seqs:
-        all_ = _joined(self._found.values())
+        all_ = merged(self._found.values())
         all_ = all_[~contained(all_, np.asarray(sorted(refused), np.int64))]
-        return _joined([all_, np.asarray(sorted(e.seq for e in at), np.int64)])
+        return merged([all_, np.asarray(sorted(e.seq for e in at), np.int64)])
 
     def _read(self) -> None:
         """Have the columns that say who writes these states, and what that reads."""
@@ -100,7 +101,7 @@ class Thinning:
         fields = {n: own for n, own in wanted.items() if n in types and own is not None and self._logs(n)}
         light = self._columns.light(fields)
         writers = {
-            name: _joined(own for (state, _), own in self._found.items() if state == name)
+            name: merged(own for (state, _), own in self._found.items() if state == name)
             for name in self.places.keys() | self.whole
         }
         found = Thinned(
@@ -161,7 +162,7 @@ class Thinning:
                 raise Unfocused(f"too many events may write {name}")
             held.append((pattern, hits))
         known = self._found.get((name, pattern.type), NONE)
-        self._found[name, pattern.type] = all_ = _joined([known, hits])
+        self._found[name, pattern.type] = all_ = merged([known, hits])
         if len(all_) > self._most:
             raise Unfocused(f"too many events may write {name}")
         return hits[~contained(hits, known)]
@@ -237,12 +238,6 @@ class Thinned(SameEvents):
         self, lo: int, hi: int, classes: Mapping[str, type[Event]], columns: Wanted | None = None
     ) -> Iterator[Event]:
         return rows_of(self, lo, hi, classes, columns)
-
-
-def _joined(parts: Iterable[Seqs]) -> Seqs:
-    """All of them, ascending, once each."""
-    all_ = np.sort(np.concatenate([NONE, *parts]), kind="stable")
-    return all_[np.append(True, all_[1:] != all_[:-1])] if len(all_) else all_
 
 
 def thinned(

@@ -17,6 +17,7 @@ from timelapse.trace import timed
 from timelapse.trace.few import Few, events_of, number_of
 from timelapse.trace.knowledge import Uncompiled, Unfocused
 from timelapse.trace.logged import events_at
+from timelapse.trace.lookup import merged
 from timelapse.trace.passing import Passing, Stepped, newest_writes
 from timelapse.trace.steps import Tick
 from timelapse.trace.tracer import Tracer
@@ -109,7 +110,7 @@ class Through:
         ordinals: dict[tuple[int, int, int], int] = {}
 
         def stops(batch: Stepped) -> Iterator[tuple[int, Callable[[], bool]] | None]:
-            for at in np.union1d(batch.stemming(wanted), batch.ticking(target.ticks)).tolist():
+            for at in merged([batch.stemming(wanted), batch.ticking(target.ticks)]).tolist():
                 yield at, lambda at=at: visit(batch, at)  # type: ignore[misc]
                 if enough(found):
                     yield None

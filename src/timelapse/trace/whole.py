@@ -75,6 +75,17 @@ class FromBeginning(Past):
     def _log(self) -> tuple[EventReader, Sequence[int]]:
         return super()._log()[0], (0, self.run.manifest.cuts[-1])
 
+    @cached_property
+    def _in_slices(self) -> Past:
+        return Past(self.run, self.progress)
+
+    def focus_on(self, stops: Sequence[int]) -> Focus:
+        """Of a few keys it is soon known what the run's own slice begins with."""
+        own = self._in_slices
+        if own.slice_of(stops[0]) != own.slice_of(stops[-1]):
+            raise Unfocused("they lie in several slices")
+        return own.focus_on(stops)
+
     def changed(self, state: str, key: Any, slice_id: int) -> bool:
         return any(self.run.changed(state, key, own) for own in range(self.run.slices))
 
@@ -105,6 +116,9 @@ class WholePast(FromBeginning):
         uses = (u for u in self.spec.times if u.what == "ago" and u.state == state)
         lags = {width_of(self.program, use) for use in uses}
         return {event.seq, *(self.end(event.ts - lag) for lag in lags)}
+
+    def focus_on(self, stops: Sequence[int]) -> Focus:
+        raise Unfocused("windows take the whole log")
 
     def focus(self, slice_id: int, end: int) -> Focus:
         raise Unfocused("windows take the whole log")

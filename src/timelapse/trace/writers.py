@@ -64,6 +64,13 @@ def writers(past: Past, asks: Collection[Ask], count: int, guess: Guess | None =
     were. `guess`: what is known of a slice from going through it already. Of all that stands under a declared key (Under) it is who
     changed their number; raises Untold where that is not counted.
     """
+    sooner = {ask: ask._replace(end=past.settled(ask.place, ask.end)) for ask in asks}
+    found = _writers(past, set(sooner.values()), count, guess)
+    return {ask: found[own] for ask, own in sooner.items()}
+
+
+def _writers(past: Past, asks: Collection[Ask], count: int, guess: Guess | None) -> dict[Ask, Writers]:
+    """The same; the ends of the questions are where a place may have been written last."""
     result = {ask: Writers() for ask in asks}
     refused = past.refused()
     known = _Known()

@@ -154,23 +154,30 @@ def unchanged_between(
     graph: Graph, fn: FunctionIR, test: Node, write: Node, state: str, used: set[str]
 ) -> bool:
     """Whether on every way from the test to the write neither the state nor a used local is written."""
-    real = [[e.target for e in n.edges if e.real] for n in fn.nodes]
-    cut = [[] if i in (write.index,) else [t for t in out if t != test.index] for i, out in enumerate(real)]
-    after: set[int] = set()
-    for target in real[test.index]:
-        if target != test.index:
-            after |= cfg.reachable(cut, target)
-    before = cfg.reachable(cfg.reverse(cut), write.index)
-    between = (after & before) - {write.index, test.index}
-    for index in between:
-        node = fn.nodes[index]
-        if used & (node.strong | node.weak) or any(state in graph.may_write(v) for v in node.vertices):
-            return False
+    if not still(graph, fn, test, write, state, used):
+        return False
     writes = [w for w in write.main.found.writes if w.state == state]
     inside = any(state in graph.writing[s.callee] for s in write.main.found.calls)
     return len(writes) == 1 and not inside and not used & write.main.found.weak and not (
         test.strong | test.weak
     )  # fmt: skip
+
+
+def still(graph: Graph, fn: FunctionIR, since: Node, until: Node, state: str, used: set[str]) -> bool:
+    """The same of what lies between two nodes, whatever they do themselves."""
+    real = [[e.target for e in n.edges if e.real] for n in fn.nodes]
+    cut = [[] if i in (until.index,) else [t for t in out if t != since.index] for i, out in enumerate(real)]
+    after: set[int] = set()
+    for target in real[since.index]:
+        if target != since.index:
+            after |= cfg.reachable(cut, target)
+    before = cfg.reachable(cfg.reverse(cut), until.index)
+    between = (after & before) - {until.index, since.index}
+    for index in between:
+        node = fn.nodes[index]
+        if used & (node.strong | node.weak) or any(state in graph.may_write(v) for v in node.vertices):
+            return False
+    return True
 
 
 def names_of(fn: FunctionIR, *nodes: ast.expr | None) -> set[str]:
