@@ -56,6 +56,8 @@ class Back(tl.Program):
     moved: tl.Value[int, int] = tl.state(default=0)
     part: tl.Value[int, float] = tl.state(default=0.0)
     seven: tl.Value[int, int | None] = tl.state(default=7)
+    again: tl.Value[int, int] = tl.state(default=9)
+    beside: tl.Value[int, int] = tl.state(default=9)
     count: tl.Counter[int]
     seen: tl.Set[int]
 
@@ -90,6 +92,16 @@ class Back(tl.Program):
             self.part[e.who] = e.price
         if self.seven[e.who] is None:
             self.seven[e.who] = e.price
+        price = e.price
+        if price < self.again[e.who]:
+            for more in (1, 2):
+                self.again[e.who] = price
+                price += more
+        who = e.who
+        if e.price < self.beside[who]:
+            while who < 9:
+                self.beside[who] = e.price
+                who += 1
         self.count[e.who] += e.price
         self.seen.add(e.who)
 

@@ -76,7 +76,8 @@ def _moves(graph: Graph, spec: StateSpec, vertex: Vertex, write: StateWrite) -> 
                 label, direction = found
                 good[test.index, label] = direction
     ways = [[e.target for e in n.edges if e.real and (n.index, e.label) not in good] for n in fn.nodes]
-    if node.index in cfg.reachable(ways, fn.entry.index):
+    # Neither the first time nor, in a loop, once more without a test.
+    if any(node.index in cfg.reachable(ways, at) for at in (fn.entry.index, *ways[node.index])):
         return None
     return set().union(*good.values())
 
