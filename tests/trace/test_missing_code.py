@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 import timelapse as tl
@@ -73,3 +75,19 @@ def test_the_whole_program_is_waited_for_where_a_part_of_it_does_not_compile(
     assert not choose.choice(program, cut, final=False).compiled
     monkeypatch.setattr(build, "_get", lambda text, *, compile_it: None)
     assert slower_start(program, cut, whole, 10 * choose.COLD_EVENTS)
+
+
+def test_the_whole_program_is_not_lowered_where_a_part_of_it_is_taken_anyway(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    program, finals = Antispam(), list[bool]()
+    whole, cut = final_pass(analyse(program)), build_pass(analyse(program), "look", ["total"], ())
+    choice = choose.choice
+
+    def watched(*args: Any, final: bool) -> choose.Choice:
+        finals.append(final)
+        return choice(*args, final=final)
+
+    monkeypatch.setattr(choose, "choice", watched)
+    assert not slower_start(program, cut, whole, 2_000_000)
+    assert finals == [False]

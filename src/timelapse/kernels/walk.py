@@ -78,9 +78,10 @@ def slower_start(program: Program, work: PassProgram, known: PassProgram, events
     """Whether a pass over so many events waits for the compiler, or runs as Python, where a final pass that is `known` does not."""
     from timelapse.kernels.choose import COLD_EVENTS, choice, uncompiled
 
-    compiles = [choice(program, w, final=final).compiled for w, final in ((known, True), (work, False))]
-    if events >= _PATIENT and compiles[1]:
-        return False
+    own = choice(program, work, final=False).compiled
+    if events >= _PATIENT and own:
+        return False  # what is known would be lowered for nothing
+    compiles = [choice(program, known, final=True).compiled, own]
     if compiles == [True, False] and WAYS * events >= COLD_EVENTS:
         return True  # the compiler is waited for
     ready = [
