@@ -24,6 +24,7 @@ from timelapse.store.place import Place
 from timelapse.streaming.chain import Overtaken
 from timelapse.streaming.checkpoints import compact
 from timelapse.streaming.collecting import collect
+from timelapse.streaming.following import follow
 from timelapse.streaming.format import CHECKPOINTS
 from timelapse.streaming.place import ObjectLive, live_place
 from timelapse.streaming.reading import Reading
@@ -238,7 +239,7 @@ def test_two_at_once(bucket: str, folder: Path) -> None:
 def test_a_store_that_is_away(
     bucket: str, s3: S3Server, folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The epoch waits, and the run says so; a sink and a standby wait too; when it is there again all goes on."""
+    """The epoch waits, and the run says so; a sink, a standby and who follows wait too; when it is there again all goes on."""
     gate = Gate(s3.port)
     monkeypatch.setenv("AWS_ENDPOINT_URL", gate.url)
     monkeypatch.setenv("TIMELAPSE_PATIENCE", "2")
@@ -248,8 +249,10 @@ def test_a_store_that_is_away(
     sink = Callback(lambda record, table, epoch: given.append(table.num_rows))
     with _runs(folder, out, once=False, checkpoint="50ms", sinks=[sink]) as run:
         run.until(lambda e: e.end_seq >= 49)
-        with _runs(folder, out, once=False, standby="5s") as standby:
+        with _runs(folder, out, once=False, standby="5s") as standby, follow(out) as followed:
             standby.until(lambda e: e.end_seq >= 49)
+            followed.until(lambda e: e.end_seq >= 49)
+            before = followed.state("n")
             gate.shut()
             put(folder / "1.jsonl", lines(hits(50, 50)))
             end = time.monotonic() + 30
@@ -258,10 +261,13 @@ def test_a_store_that_is_away(
             assert "cannot be written" in run.health.problem
             time.sleep(3)
             assert (run.health.state, standby.health.state) == ("waiting", "standby")
+            assert (followed.health.state, followed.state("n")) == ("following", before)
             gate.open()
             run.until(lambda e: e.end_seq >= 99)
             standby.until(lambda e: e.end_seq >= 99)
             assert standby.health.state == "standby"
+            followed.until(lambda e: e.end_seq >= 99)
+            assert followed.state("n") == run.state("n")
     with _runs(folder, out) as again:
         again.wait(30)
     assert again.digest == run_serial(Plain, hits(100)).digest

@@ -14,6 +14,7 @@ import timelapse as tl
 from tests.reporting.browser import Browser, found
 from tests.streaming.test_live import FAST
 from tests.streaming.test_serve import WARM, Client, Named, Names, rows
+from timelapse.streaming.following import follow
 from timelapse.streaming.serve.app import Server
 
 BROWSER = found()
@@ -122,3 +123,26 @@ def test_without_early_results_the_page_says_nothing_of_them(
         shown(browser, "document.getElementById('outputs').textContent", "ann")
         assert browser.evaluate("document.getElementById('early-box').hidden") is True
         server.close()
+
+
+def test_a_process_that_follows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its page shows how the run goes, and offers no say in it."""
+    monkeypatch.setenv("TIMELAPSE_KERNEL", "interpreted")
+    push = tl.Push()
+    assert BROWSER is not None
+    with tl.live(Names, {Named: push}, tmp_path / "out", idle=None, **FAST) as run:
+        push.send([Named(name=name, size=1, ts=1000 + n) for n, name in enumerate(("ann", "bob", "end"))])
+        last = run.until(lambda e: e.end_seq >= 2)
+        with follow(tmp_path / "out") as followed, Browser(BROWSER) as browser:
+            followed.until(lambda e: e.number >= last.number)
+            server = Server(followed, "127.0.0.1:0")
+            token = Client(server).tokens["read"]
+            browser.open(server.address)
+            shown(browser, "document.getElementById('ask').hidden", "False")
+            browser.evaluate(
+                f"document.getElementById('token').value = '{token}'; document.querySelector('#token-form button').click()"
+            )
+            shown(browser, "document.getElementById('state').textContent", "following")
+            shown(browser, "document.getElementById('outputs').textContent", "bob")
+            assert browser.evaluate("document.getElementById('operate-box').hidden")
+            server.close()
