@@ -285,6 +285,35 @@ def test_the_native_compiler_reads_no_code_by_regular_expressions() -> None:
     assert reading == {f"timelapse.kernels.native.lowering.{name}" for name in ("closing", "guess")}
 
 
+OF_THE_LOOP = {
+    "_bound", "_calendars", "_commit", "_done", "_handlers", "_histories", "_in_tick", "_journal", "_last", "_now", "_ordinal", "_phase",
+    "_records", "_spec", "_stores", "_ticks", "_transaction", "_undo", "_write",
+}  # fmt: skip
+"""What loops in `trace/` still use of the serial loop that is its own. Nothing is added here."""
+
+
+def test_what_trace_uses_of_the_serial_loop_is_listed() -> None:
+    """Loops that observe inherit from the meaning: whoever tidies its private parts knows which are used besides."""
+    classes = _Classes(_modules())
+    loop = ("timelapse.serial", "Loop")
+    own = {
+        n.attr for n in ast.walk(classes.found[loop]) if isinstance(n, ast.Attribute) and _is_self(n.value)
+    }
+    own |= {n.name for n in ast.walk(classes.found[loop]) if isinstance(n, ast.FunctionDef)}
+    used = set()
+    for place, node in classes.found.items():
+        if place[0].startswith("timelapse.trace.") and loop in classes.all_of(place):
+            used |= {n.attr for n in ast.walk(node) if isinstance(n, ast.Attribute) and _is_self(n.value)}
+            used |= {n.name for n in ast.walk(node) if isinstance(n, ast.FunctionDef)}
+    assert {n for n in used & own if n.startswith("_") and not n.endswith("__")} == OF_THE_LOOP
+
+
+def _is_self(node: ast.expr) -> bool:
+    """Whether it is `self` or `super()`."""
+    name = node.func if isinstance(node, ast.Call) else node
+    return isinstance(name, ast.Name) and name.id in ("self", "super")
+
+
 def test_files_that_are_named_exist() -> None:
     """In docs/architecture.md, and in the guides that rooms begin with."""
     wrong = []
