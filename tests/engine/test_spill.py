@@ -16,7 +16,7 @@ from timelapse.analysis import analyse, final_pass
 from timelapse.engine import spill
 from timelapse.env import machine
 from timelapse.errors import UsageError
-from timelapse.kernels.choose import event_bytes
+from timelapse.kernels.lowered import event_bytes
 from timelapse.log import MemoryLog
 from timelapse.model.program import as_program, spec_of
 from timelapse.run import replay, run_serial, slices

@@ -17,12 +17,19 @@ from timelapse.kernels.base import PassResult, Tick
 from timelapse.kernels.choose import SliceKernel
 from timelapse.kernels.iterate.repair import RepairKernel
 from timelapse.kernels.kernel import EpochKernel
+from timelapse.kernels.native.kernel import NativeKernel
+from timelapse.kernels.native.shared import SharedKernel
+from timelapse.kernels.python.interpreted import InterpretedKernel
 from timelapse.kernels.python.timed import TimedKernel
 from timelapse.kernels.source import Source
 from timelapse.model.program import Program, spec_of
+from timelapse.serial import Loop
 from timelapse.streaming import kernel as streaming
 from timelapse.tables.apply import apply, empty
 from timelapse.tables.table import hashes_of, key_list
+
+_HOLDS = (InterpretedKernel, NativeKernel, SharedKernel, Loop)
+"""What kernels run on, and what holds states."""
 
 
 class Broken(BaseException):
@@ -48,7 +55,8 @@ class Kept:
         self._given = [(t, _digest(t)) for t in starts.values() if isinstance(t, pa.Table)]
         self._at: int | None = None
         self._time: int | None = None
-        self._over = False
+        self._over = self._closed = False
+        self._count("opened")
         self._before: list[tuple[pa.Table, int]] = []
 
     def _known(self, starts: Mapping[str, Any]) -> dict[str, pa.Table]:
@@ -65,12 +73,34 @@ class Kept:
         return found
 
     def __getattr__(self, name: str) -> Any:
+        _promise(not self._closed, "it is asked after it was closed", name)
         return getattr(self._kernel, name)
+
+    def close(self) -> None:
+        """What was returned stays, and nothing of what it held is left."""
+        held = [kernel for kernel in vars(self._kernel).values() if isinstance(kernel, _HOLDS)]
+        if not self._closed:
+            self._seen["opened and closed"] = self._seen.get("opened and closed", 0) + 1
+        self._closed = True
+        for _ in range(2):
+            self._kernel.close()
+            for one in held:
+                _promise(
+                    not vars(one) or isinstance(one, SharedKernel),
+                    "what it runs on holds something after it was closed",
+                    one,
+                )
+            left = [kernel for kernel in vars(self._kernel).values() if isinstance(kernel, _HOLDS)]
+            _promise(not left, "it holds kernels after it was closed", left)
+        for table, digest in [*self._given, *self._before]:
+            _promise(_digest(table) == digest, "a table has changed as the kernel was closed")
+        self._given, self._before = [], []
 
     def _count(self, what: str) -> None:
         self._seen[what] = self._seen.get(what, 0) + 1
 
     def run(self, source: Source, tick: Tick) -> PassResult:
+        _promise(not self._closed, "it is run after it was closed")
         _promise(not self._over, "it is asked again after a failure")
         _promise(self._at in (None, source.lo), "a gap between slices", self._at, source.lo)
         told = []

@@ -63,6 +63,7 @@ def test_random_programs(not_compiled: None, monkeypatch: pytest.MonkeyPatch, sw
             for what, count in seen.items():
                 total[what] = total.get(what, 0) + count
     assert total.keys() >= {"tables stay", "positions", "digest", "held", "events"}
+    assert total["opened and closed"] == total["opened"]
 
 
 @pytest.mark.parametrize("switch", ["interpreted", "native"])
@@ -84,6 +85,7 @@ def test_random_programs_in_other_times(
                 total[what] = total.get(what, 0) + count
     assert total["positions"] > 0
     assert total["digest"] > 0
+    assert total["opened and closed"] == total["opened"]
 
 
 def test_guess_and_repair() -> None:
@@ -98,6 +100,7 @@ def test_guess_and_repair() -> None:
     assert_same(run_serial(Bank, events), run)
     assert run.certificate["repairs"]
     assert seen["digest"]
+    assert seen["opened and closed"] == seen["opened"]
 
 
 def test_shared_out_by_key(monkeypatch: pytest.MonkeyPatch, not_compiled: None) -> None:
@@ -121,6 +124,9 @@ def test_shared_out_by_key(monkeypatch: pytest.MonkeyPatch, not_compiled: None) 
         == serial.run(Means(), log.events(0, 60, {"Fill": Fill})).states["mean"]
     )
     assert seen["digest"] == 2
+    kernel.close()
+    with pytest.raises(Broken, match="closed"):
+        kernel.run(sources[1], lambda _: None)
 
 
 @pytest.mark.parametrize("compiled", [False, True])
@@ -139,7 +145,9 @@ def test_open_kernels(compiled: bool, not_compiled: None, monkeypatch: pytest.Mo
                 lo += size
                 if size:
                     kernel.changes()
+            kernel.close()
         assert seen["events"] == 6
+        assert seen["opened and closed"] == seen["opened"] == 1
         assert seen["changes are ordered"]
 
 
@@ -193,6 +201,15 @@ def test_what_breaks_the_contract_is_found(wrong: Callable[[PassResult], None]) 
     kernel = Kept(Wrong(), program, work, {}, {}, final=True, is_open=False)
     with pytest.raises(Broken):
         kernel.run(Source(log, 0, 20, classes, work.columns), lambda _: None)
+
+
+def test_what_a_kernel_keeps_when_it_is_closed_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(SliceKernel, "close", lambda self: None)
+    program = Bank()
+    work = final_pass(analyse(program))
+    kernel = kept(SliceKernel, {})(program, work, {}, 0, final=True)
+    with pytest.raises(Broken, match="closed"):
+        kernel.close()
 
 
 def test_slices_that_do_not_follow_are_found(tmp_path: Path) -> None:

@@ -35,8 +35,8 @@ from timelapse.engine.reads import is_reads, join_reads, narrowed
 from timelapse.engine.results import ParquetFile, write_quarantined
 from timelapse.engine.spill import MERGING
 from timelapse.kernels.base import PassResult
-from timelapse.kernels.choose import event_bytes, runs_compiled
-from timelapse.kernels.lowered import lowered_pass
+from timelapse.kernels.choose import runs_compiled
+from timelapse.kernels.lowered import event_bytes, lowered_pass
 from timelapse.model.events import Record
 from timelapse.model.failure import Quarantined
 from timelapse.model.program import Program, spec_of

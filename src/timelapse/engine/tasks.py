@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 import uuid
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
 
@@ -216,8 +217,7 @@ def _exact(job: Job, task: Task) -> Starts:
 
 
 def _run_slices(
-    job: Job, task: Task, index: int, starts: Starts, report: Report,
-    keep: Keep,
+    job: Job, task: Task, index: int, starts: Starts, report: Report, keep: Keep,
     kernel_of: Callable[[Mapping[str, Start]], Kernel] | None = None, *, given_up: bool = False,
     written: Callable[[], None] = lambda: None,
 ) -> TaskResult:  # fmt: skip
@@ -225,6 +225,27 @@ def _run_slices(
 
     `written` returns when all that `keep` was given is in its files.
     """
+    with ExitStack() as opened:
+        return _over_slices(
+            job,
+            task,
+            index,
+            starts,
+            report,
+            keep,
+            kernel_of,
+            given_up=given_up,
+            written=written,
+            opened=opened,
+        )
+
+
+def _over_slices(
+    job: Job, task: Task, index: int, starts: Starts, report: Report, keep: Keep,
+    kernel_of: Callable[[Mapping[str, Start]], Kernel] | None, *, given_up: bool, written: Callable[[], None],
+    opened: ExitStack,
+) -> TaskResult:  # fmt: skip
+    """The same. Kernels that it opens are closed by then, or with `opened`."""
     work = job.passes[index]
     classes = _classes(job, work)
     result = TaskResult(task.id)
@@ -251,6 +272,11 @@ def _run_slices(
     alone = task.kind == "final_chain" and task.first == 0 and not asked
 
     def begin(known: Mapping[str, Start], before: Before | None) -> Kernel:
+        kernel = made(known, before)
+        opened.callback(kernel.close)
+        return kernel
+
+    def made(known: Mapping[str, Start], before: Before | None) -> Kernel:
         if kernel_of is not None:
             return kernel_of(known)
         if work.takes_late:
@@ -320,6 +346,7 @@ def _run_slices(
                 )  # fmt: skip
                 return result
             except Abandoned as why:
+                kernel.close()
                 if spill is not None:
                     spill.close()
                 if joined is not None:
@@ -380,7 +407,8 @@ def _run_slices(
                     now = spill.stop()
                     if now is not None:
                         before = kernel.carried()
-                        del kernel, done  # before the new one takes memory
+                        kernel.close()  # before the new one takes memory
+                        del done
                         give_back(cycles=True)
                         kernel = begin(now, before)
                     account["exchange"] = account.get("exchange", 0.0) + time.perf_counter() - ended

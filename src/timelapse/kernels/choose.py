@@ -20,7 +20,7 @@ from timelapse.kernels.lowered import kept_whole, lowered_pass, refused, viewed
 from timelapse.kernels.python.flat.kernel import FlatKernel
 from timelapse.kernels.python.former import former_of, settle
 from timelapse.kernels.python.interpreted import InterpretedKernel
-from timelapse.kernels.python.starts import can_be_looked_up, starting
+from timelapse.kernels.python.starts import starting
 from timelapse.kernels.python.steps import SteppingKernel, has_steps
 from timelapse.kernels.python.windows import Before
 from timelapse.kernels.source import Source
@@ -328,6 +328,15 @@ class SliceKernel:
         windows = None if self._python is None else self._python.windows
         return None if windows is None else windows.carried()
 
+    def close(self) -> None:
+        """Let go of all that it holds. See Kernel."""
+        with self.guard:
+            for kernel in (self._shared, self._native, self._handed_over, self._python):
+                if kernel is not None:
+                    kernel.close()
+            self._shared = self._native = self._handed_over = self._python = None
+            self._aside = self._texts = None
+
 
 @contextmanager
 def repeated(times: int) -> Iterator[None]:
@@ -368,29 +377,6 @@ def choice(program: Program, work: PassProgram, *, final: bool) -> Choice:
     except refused() as refusal:
         return Choice(False, str(refusal), getattr(refusal, "line", 0))
     return Choice(True)
-
-
-def event_bytes(program: Program, work: PassProgram, *, mapped: bool) -> int | None:
-    """The memory that an event of a compiled final pass can take until its slice's end, if it touches only new keys; of a
-    loop, one round. None where the pass does not compile. Compiles nothing. `mapped`: start states may be in files."""
-    try:
-        unit = lowered_pass(program, work, final=True)
-    except refused():
-        return None
-    return unit.event_bytes(mapped=mapped)
-
-
-def loaded_whole(program: Program, work: PassProgram, *, compiled: bool) -> list[str]:
-    """The states with keys whose start a final pass loads whole, however large it is. Compiles nothing."""
-    specs = {n: s for n, s in spec_of(program).states.items() if n in work.exact and s.key is not None}
-    if not compiled:
-        return sorted(name for name, spec in specs.items() if not can_be_looked_up(spec))
-    from timelapse.kernels.native.memory.layout import can_be_mapped
-
-    unit = lowered_pass(program, work, final=True)
-    listed = set(specs) if unit.lists and unit.ticking else set(unit.indexed)
-    own = {name: spec for name, spec in specs.items() if name in unit.layouts}
-    return sorted(n for n, spec in own.items() if n in listed or not can_be_mapped(spec, unit.layouts[n]))
 
 
 def foresee(program: Program, work: PassProgram, events: int, *, final: bool) -> Choice:

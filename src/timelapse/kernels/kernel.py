@@ -25,7 +25,9 @@ The first three stand behind `choose.SliceKernel`, which goes from one to anothe
 4. Tables that it was given are never written to. What it returns is Arrow, is the caller's, and is not changed by later runs.
 5. How events are cut into slices, how many of them there are, and what runs beside it change none of this.
 
-A failure (a handler's exception, a budget that is spent, `Abandoned`) ends the kernel's use. Whoever called opens another one.
+A failure (a handler's exception, a budget that is spent, `Abandoned`) ends the kernel's use. Whoever called closes it, and opens another one.
+
+A kernel that is closed holds nothing any more: no states, buffers, mapped files or threads. What it has returned stays as it is.
 
 `tests/kernels/contract.py` checks what can be checked of this, around every implementation.
 """
@@ -79,6 +81,10 @@ class Kernel(Protocol):
 
     def carried(self) -> Before | None:
         """What windows of a kernel begin with that goes on from here; None where there are none."""
+
+    def close(self) -> None:
+        """Let go of states, buffers, mapped files and threads. It may be called again, and after a failure, but not while `run` does
+        something; nothing else may be asked of it afterwards."""
 
 
 class EpochKernel(Kernel, Protocol):

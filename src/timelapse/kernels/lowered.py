@@ -12,6 +12,7 @@ from timelapse.analysis.result import PassProgram
 from timelapse.analysis.views import beyond_sums
 from timelapse.depth import roomy
 from timelapse.kept import Kept
+from timelapse.kernels.python.starts import can_be_looked_up
 from timelapse.model.identity import Identity, identity_of, params_identity
 from timelapse.model.program import Program, spec_of
 
@@ -132,3 +133,26 @@ def refused() -> type[Exception]:
     from timelapse.kernels.native.lowering.values import Refused
 
     return Refused
+
+
+def event_bytes(program: Program, work: PassProgram, *, mapped: bool) -> int | None:
+    """The memory that an event of a compiled final pass can take until its slice's end, if it touches only new keys; of a
+    loop, one round. None where the pass does not compile. Compiles nothing. `mapped`: start states may be in files."""
+    try:
+        unit = lowered_pass(program, work, final=True)
+    except refused():
+        return None
+    return unit.event_bytes(mapped=mapped)
+
+
+def loaded_whole(program: Program, work: PassProgram, *, compiled: bool) -> list[str]:
+    """The states with keys whose start a final pass loads whole, however large it is. Compiles nothing."""
+    specs = {n: s for n, s in spec_of(program).states.items() if n in work.exact and s.key is not None}
+    if not compiled:
+        return sorted(name for name, spec in specs.items() if not can_be_looked_up(spec))
+    from timelapse.kernels.native.memory.layout import can_be_mapped
+
+    unit = lowered_pass(program, work, final=True)
+    listed = set(specs) if unit.lists and unit.ticking else set(unit.indexed)
+    own = {name: spec for name, spec in specs.items() if name in unit.layouts}
+    return sorted(n for n, spec in own.items() if n in listed or not can_be_mapped(spec, unit.layouts[n]))

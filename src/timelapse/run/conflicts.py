@@ -138,6 +138,7 @@ def _sample(program: Program, work: PassProgram, reader: EventReader) -> Measure
         return None
     repair = RepairKernel(program, work, states(), _QUARTER, recording=lambda _: recording)
     mended = repair.run(source(3), _untold)
+    repair.close()
     if mended.failure is not None or mended.repaired is None:
         return None
     found = mended.repaired

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from timelapse.engine.job import Job
-from timelapse.kernels.choose import loaded_whole
+from timelapse.kernels.lowered import loaded_whole
 from timelapse.model.program import ProgramSpec, spec_of
 from timelapse.plan import Plan
 from timelapse.tables.effectlog import NET

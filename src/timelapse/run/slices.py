@@ -9,7 +9,8 @@ from timelapse.analysis.result import PassProgram
 from timelapse.engine.portions import python_bytes
 from timelapse.env import machine
 from timelapse.errors import UsageError
-from timelapse.kernels.choose import event_bytes, runs_compiled
+from timelapse.kernels.choose import runs_compiled
+from timelapse.kernels.lowered import event_bytes
 from timelapse.log.part import rank
 from timelapse.log.reader import EventReader
 from timelapse.model.program import Program, spec_of

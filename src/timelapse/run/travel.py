@@ -96,6 +96,7 @@ def _stepped_before(
         asked=[s.name for s in specs],
     )  # fmt: skip
     if whole and not kernel.compiled:
+        kernel.close()
         return None
     classes = {c.__name__: c for c in heard(spec_of(program), reader.types) if c.__name__ in work.columns}
     since = clocks.get(slice_id, reader.ts_before(lo)) if slice_id else None
@@ -104,6 +105,8 @@ def _stepped_before(
         return _after(kernel, source, starts, specs)
     except Abandoned:
         return None
+    finally:
+        kernel.close()
 
 
 def _after(

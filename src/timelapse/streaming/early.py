@@ -161,6 +161,8 @@ class Copies:
             if not compiled:
                 raise
             return self._run(stand, journal, taken, until, gone, compiled=False)
+        finally:
+            kernel.close()
 
 
 @dataclass

@@ -161,6 +161,10 @@ class OpenKernel:
         """What was done to states since this was last called. Raises Abandoned."""
         return self._kernel.changes()
 
+    def close(self) -> None:
+        """Let go of all that it holds. Nobody may look into it any more."""
+        self._kernel.close()
+
     @property
     def guard(self) -> Guard:
         """Held while states change, and by who reads `former`."""

@@ -60,7 +60,8 @@ def _slow_starts(run: Run) -> bool:
     }
     if run.slices < 2 or not large or run.certificate["passes"]["final"] != "compiled":
         return False
-    from timelapse.kernels.choose import choice, loaded_whole
+    from timelapse.kernels.choose import choice
+    from timelapse.kernels.lowered import loaded_whole
 
     program = run.need_program()
     work = final_pass(analyse(program))

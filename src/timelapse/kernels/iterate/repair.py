@@ -128,6 +128,13 @@ class RepairKernel:
         """There are no windows in what is repaired."""
         return
 
+    def close(self) -> None:
+        """Let go of the states, and of what has the recordings."""
+        if python := vars(self).pop("_python", None):
+            python.close()
+        self.__dict__.pop("_recording", None)
+        self._tracer = None
+
     @property
     def state_bytes(self) -> int:
         """What the exact states take in memory, roughly."""

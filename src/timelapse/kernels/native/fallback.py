@@ -164,3 +164,10 @@ def handed_over(
         elif name in work.delta:
             fill(python.delta(name), table)
     return python
+
+
+def let_go(kernel: Any) -> None:
+    """Have a compiled kernel let go of its tables. What runs as Python on them holds them, and itself. (Threads end with each slice.)"""
+    if fallback := vars(kernel).get("_fallback"):
+        fallback.python.close()
+    vars(kernel).clear()

@@ -17,7 +17,7 @@ from timelapse.kernels.clock import Clock
 from timelapse.kernels.former import Former
 from timelapse.kernels.native.build import compiled
 from timelapse.kernels.native.decode import Batch, Decoder
-from timelapse.kernels.native.fallback import Credit, Fallback, handed_over
+from timelapse.kernels.native.fallback import Credit, Fallback, handed_over, let_go
 from timelapse.kernels.native.former import former_of
 from timelapse.kernels.native.later import Ticks, with_later, with_ticks
 from timelapse.kernels.native.leaving import Failed, TooOften
@@ -115,6 +115,8 @@ class NativeKernel:
         """Held while tables change."""
         self.open = self._is_begun = False
         """Open: a slice goes on from run to run until `changes` is called; runs give what was put out."""
+
+    close = let_go
 
     def expect(self, rows: Mapping[str, int]) -> None:
         """So many keys of states there will be in the end, at least: tables get that room when they grow first."""
@@ -405,8 +407,7 @@ class NativeKernel:
     def _call(self, batch: Batch, lo: int, hi: int, position: npt.NDArray[np.int64]) -> int:
         """Let the compiled function handle events lo to hi, or up to where it leaves."""
         unit, outputs, counts = self._unit, self._outputs, self._counts
-        rest: list[Any] = []
-        pool = self._interned.buffers
+        rest, pool = list[Any](), self._interned.buffers
         own = zip(self._hashes, self._growth, self._most_rows, strict=True)
         for index, (table, growth, (claims, finds)) in enumerate(own):
             more = claims if table.mapped is None else claims + finds

@@ -53,6 +53,12 @@ class SharedKernel:
         strings = (len(self._workers) - 1) * self._interned.nbytes  # they share them
         return sum(kernel.state_bytes for kernel in self._workers) - strings
 
+    def close(self) -> None:
+        """Let go of all workers' tables. Their threads end with each slice."""
+        for worker in self._workers:
+            worker.close()
+        self._workers.clear()
+
     def run(self, chunks: Iterator[Chunk], tick: Tick, shown: Shown) -> PassResult:
         """Process one slice. After a failure the kernel is of no use. Raises Abandoned."""
         clock = Clock()

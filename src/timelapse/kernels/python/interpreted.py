@@ -60,18 +60,10 @@ class InterpretedKernel:
     """
 
     def __init__(
-        self,
-        program: Program,
-        work: PassProgram,
-        starts: Mapping[str, dict[Any, Any]],
-        *,
-        final: bool,
-        quarantine: int | None = None,
-        live: Callable[[str, Journal | None], Any] = lambda name, journal: None,
-        journal: Journal | None = None,
-        rows: bool = True,
-        folder: Path | None = None,
-    ) -> None:
+        self, program: Program, work: PassProgram, starts: Mapping[str, dict[Any, Any]], *, final: bool,
+        quarantine: int | None = None, live: Callable[[str, Journal | None], Any] = lambda name, journal: None,
+        journal: Journal | None = None, rows: bool = True, folder: Path | None = None,
+    ) -> None:  # fmt: skip
         self._program = program
         self._work = work
         self._final = final
@@ -189,6 +181,12 @@ class InterpretedKernel:
         self._derived.clear()
         self._derivations = 0
         self._current = None
+
+    def close(self) -> None:
+        """Let go of states and windows. Handlers' `self` holds them, and it: without that nothing waits for a search for cycles."""
+        if bound := vars(self).get("_bound"):
+            bound.__dict__.clear()
+        vars(self).clear()
 
     def state(self, name: str) -> dict[Any, Any]:
         """The live values of an exact target state."""

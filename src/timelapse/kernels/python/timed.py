@@ -72,6 +72,10 @@ class TimedKernel:
         """Windows go with the loop."""
         return
 
+    def close(self) -> None:
+        """Let go of the loop, with its states."""
+        vars(self).pop("_loop", None)
+
     def run(self, source: Source, tick: Tick) -> PassResult:
         """Process one slice, up to its end in time. After a failure the kernel is of no use."""
         loop, outcome = self._loop, self._loop.outcome

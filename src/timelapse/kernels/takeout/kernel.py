@@ -36,6 +36,9 @@ class TakingKernel:
         """Nothing goes on from here."""
         return
 
+    def close(self) -> None:
+        """It holds nothing between runs."""
+
     def run(self, source: Source, tick: Tick) -> PassResult:
         """Process the slice, which is the whole log."""
         told = 0
