@@ -308,6 +308,47 @@ def test_files_that_are_unique_together_are_not_cut_to_some_times(tmp_path: Path
     assert Log.open(tmp_path / "log").version == 2
 
 
+def test_what_is_told_of_a_log_is_told_of_its_files_as_they_are(tmp_path: Path) -> None:
+    """What an ingest noticed of files that were all corrected since is gone, as their bad rows are."""
+    path = _definition(tmp_path, 'unique = ["id"]\n')
+    _rows(tmp_path / "raw" / "1.csv", [(1, 1, 1), (2, 1, 2), (3, 3, 3)])
+    (tmp_path / "raw" / "1.csv").write_text((tmp_path / "raw" / "1.csv").read_text() + "\n\n")
+    assert cli("ingest", path).code == 0
+    _rows(tmp_path / "raw" / "1.csv", [(1, 1, 1), (2, 1, 2), (4, 3, 3)])
+    (tmp_path / "raw" / "1.csv").write_text((tmp_path / "raw" / "1.csv").read_text() + "\n\n\n")
+    assert cli("ingest", path).code == 0
+    shown = cli("log", tmp_path / "log")
+    assert shown.out.count("conflicts") == 1
+    assert "3 rows (empty lines)" in shown.out
+    assert cli("log", tmp_path / "log", "--json").json["skipped"] == 3
+
+
+def test_text_files_without_rows_are_told(tmp_path: Path) -> None:
+    """An export that failed looks so. Such a file in front of others does not hide that these have other columns than before."""
+    path = _definition(tmp_path)
+    _rows(tmp_path / "raw" / "1.csv", [(1, 1, 1)])
+    _rows(tmp_path / "raw" / "2.csv", [])
+    (tmp_path / "raw" / "3.csv").write_text("")
+    done = cli("ingest", path)
+    assert f"Pay: no rows in {tmp_path}/raw/2.csv and 1 other file" in " ".join(done.out.split())
+    assert f"Pay: no rows in {tmp_path}/raw/2.csv" in cli("log", tmp_path / "log").out
+    (tmp_path / "raw" / "4.csv").write_text("")
+    (tmp_path / "raw" / "5.csv").write_text("ts,id,cents,more\n5,5,5,5\n")
+    said = " ".join(cli("ingest", path).out.split())
+    assert f"no rows in {tmp_path}/raw/4.csv" in said
+    assert f"from {tmp_path}/raw/5.csv on with 'more' (not used)" in said
+    assert "on without" not in said
+
+
+def test_a_column_that_was_renamed_is_told_with_what_reads_both(tmp_path: Path) -> None:
+    path = _definition(tmp_path)
+    _rows(tmp_path / "raw" / "1.csv", [(1, 1, 1)])
+    (tmp_path / "raw" / "2.csv").write_text("ts,ident,cents\n5,5,5\n")
+    refused = cli("ingest", path)
+    assert refused.code == 2
+    assert 'fields = { id = ["id", "ITS_OTHER_NAME"] } in log.toml' in refused.err
+
+
 def test_files_and_lateness_stay_known(tmp_path: Path) -> None:
     """Through late rows and forgetting: a correction finds its events."""
     path = _definition(tmp_path, 'arrival = "cents"\n')

@@ -98,7 +98,9 @@ def orders(log: Log, whole: Run, run: Callable[[Log], Run], progress: Progress) 
     parts = ", ".join(f"{n} {gone[n]:,} gone, {new[n]:,} new" for n in whole.counts if gone[n] or new[n])
     yield Finding(
         "orders", "warning", f"{text} (late by up to {span(most_late)}), and of {total:,} outputs change: {parts}",
-        "a replay by the events' times sees what production could not have known when it decided; order = \"arrival\" (--order) replays what it saw",
+        "this log is in the order of arrival, as production saw it; in that of the events' times a replay would see what production could not have known"
+        if by_arrival
+        else "a replay by the events' times sees what production could not have known when it decided; order = \"arrival\" (--order) replays what it saw",
         details,
     )  # fmt: skip
 

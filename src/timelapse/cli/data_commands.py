@@ -24,8 +24,10 @@ from timelapse.cli.writes import file_of
 from timelapse.display import many
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from timelapse.log import LogInfo
-    from timelapse.log.manifest import IngestEntry
+    from timelapse.log.manifest import SourceEntry
     from timelapse.model.events import Event
 
 _LAYOUTS = 6
@@ -391,11 +393,11 @@ def _print_info(info: LogInfo) -> None:
         _print_days(info)
     print_gaps(info)
     print_columns(info.ingests, [kind.name for kind in info.types])
-    for ingest in info.ingests:
-        print_noticed(ingest)
+    for sources in info.told:
+        print_noticed(sources)
     if info.bad or info.skipped:
         bad = f"{many(info.bad, 'bad row', 'bad rows')} ({share(info.bad, info.count + info.bad)}, in {info.path}/quarantine)"
-        skipped = f"{many(info.skipped, 'row', 'rows')} ({skipped_as([s for one in info.ingests for s in one.sources])})"
+        skipped = f"{many(info.skipped, 'row', 'rows')} ({skipped_as([s for own in info.told for s in own])})"
         line("left out: " + ", ".join(text for text, n in ((bad, info.bad), (skipped, info.skipped)) if n))
     line(("id ", "dim"), info.id)
 
@@ -415,11 +417,11 @@ def print_gaps(info: LogInfo) -> None:
         )
 
 
-def print_noticed(ingest: IngestEntry) -> None:
-    """What an ingest noticed: fields without a column, rows outside the bounds, times that look wrong."""
+def print_noticed(sources: Sequence[SourceEntry]) -> None:
+    """What an ingest noticed of sources: fields without a column, rows outside the bounds, times that look wrong."""
     from timelapse.cli.console import clean, line
 
-    for source in ingest.sources:
+    for source in sources:
         for name, files in source.without.items():
             some = "" if files >= source.files else f"in {files:,} of {source.files:,} files "
             column = source.source.get("fields", {}).get(name, name)

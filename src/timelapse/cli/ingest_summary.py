@@ -45,7 +45,7 @@ def print_summary(
             f"{many(bad, 'bad row', 'bad rows')} ({share(bad, last.events + bad)}) in {log.path}/quarantine: timelapse log {log.path} --bad 5",
         )
     print_columns([last])
-    print_noticed(last)
+    print_noticed(last.sources)
     _print_sums(last, info.ingests[:-1])
     _print_known(last, info.ingests[:-1])
     if skipped:

@@ -61,10 +61,11 @@ def unlike_before(one: Prepared, entry: SourceEntry, earlier: Sequence[IngestEnt
 
     Raises IngestError (TL420) for a column that is narrower than it was, or of another kind.
     """
-    if not one.shapes or one.plan.format == "json" or one.plan.applied is not None:
+    at = next((n for n, shape in enumerate(one.shapes) if shape), None)  # an empty file has none
+    if at is None or one.plan.format == "json" or one.plan.applied is not None:
         return []
-    now = one.shapes[0]
-    path = one.files[0].path if one.files else f"the DataFrame for {entry.type}"
+    now = one.shapes[at]
+    path = one.files[at].path if one.files else f"the DataFrame for {entry.type}"
     day = next((own.days[0][0] for own in entry.columns if own.columns == now and own.days), None)
     known = [
         (min(last, day or last), number, layout, source)

@@ -242,7 +242,7 @@ def check_is_text(file: SourceFile, format_: Format) -> None:
     if known is not None:
         raise IngestError(
             f"the file is no text but {known.partition(':')[0]}" if ":" in known else known, place=Place(file.path), code="TL412",
-            hint=known.partition(": ")[2] or "leave it out",
+            hint="it was compressed twice: unpack it once" if file.packed and "must end in" in known else known.partition(": ")[2] or "leave it out",
         )  # fmt: skip
     if b"\n" not in head and b"\r" in head.removesuffix(b"\r"):
         raise IngestError(

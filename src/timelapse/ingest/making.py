@@ -127,7 +127,10 @@ def accepted(
                 place=_place(shown), code="TL414",
                 hint=_remedy(shown, "max_bad= (--max-bad)"),
             )  # fmt: skip
-        warnings = warnings_of(name, noticed, files, time.time_ns() // 1000)
+        warnings = [
+            *_without_rows(one, noticed, base),
+            *warnings_of(name, noticed, files, time.time_ns() // 1000),
+        ]
         taken = {f.path: f.size for f in one.files} if one.source.is_files else {}
         bad_in = {files[n]: counts[1] for n, counts in sorted(noticed.files.items()) if n >= 0 and counts[1]}
         entries.append(
@@ -153,6 +156,21 @@ def _without(one: Prepared, noticed: Noticed, good: int) -> dict[str, int]:
         return {}
     one.plan.check_mapped(noticed.columns, one.files[0].path if one.files else "")
     return dict.fromkeys(one.plan.without_column(noticed.columns), len(one.files))
+
+
+def _without_rows(one: Prepared, noticed: Noticed, base: int) -> list[str]:
+    """A warning where text files have no row: an export that failed looks so. `base` is the number of the first file."""
+    if (
+        not one.source.is_files
+        or one.source.elsewhere is not None
+        or one.plan.format not in ("csv", "json", "text")
+    ):
+        return []
+    empty = [f.path for n, f in enumerate(one.files, base) if not noticed.files.get(n, [0])[0]]
+    if not empty:
+        return []
+    others = f" and {many(len(empty) - 1, 'other file', 'other files')}" if len(empty) > 1 else ""
+    return [f"{one.plan.kind.name}: no rows in {empty[0]}{others}"]
 
 
 def _place(shown: Sequence[BadRow]) -> Place | None:

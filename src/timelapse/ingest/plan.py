@@ -187,11 +187,15 @@ class Plan:
         for choice in needed:
             if choice[0][:1] == COMPUTED or set(choice) & set(have):
                 continue
-            option = "ts= (--ts)" if choice == self.choices[0] else "fields= (--map)"
+            is_time = choice == self.choices[0]
+            option = "ts= (--ts)" if is_time else "fields= (--map)"
+            own = (f.name for c, f in zip(self.choices[1:], self.kind.fields, strict=True) if c == choice)
+            renamed = f'["{choice[0]}", "ITS_OTHER_NAME"]'
+            key = f"ts = {renamed}" if is_time else f"fields = {{ {next(own, choice[0])} = {renamed} }}"
             raise IngestError(
                 f"{self.kind.name} needs the column {_either(choice)}, which is not there",
                 place=Place(place), code="TL413",
-                hint=f"{meant(choice[0], have)}columns: {', '.join(map(repr, have)) or 'none'}; map another with {option}",
+                hint=f"{meant(choice[0], have)}columns: {', '.join(map(repr, have)) or 'none'}; map another with {option}; if it was renamed between files, {key} in log.toml",
             )  # fmt: skip
 
     def check_mapped(self, have: Collection[str], place: str) -> None:

@@ -85,7 +85,7 @@ def check_types(plan: Plan, columns: Mapping[str, str], path: str, seen: dict[st
         ):
             told = "narrower than" if new.kind == before.kind else "of another kind than"
             raise IngestError(
-                f"{plan.kind.name}.{name}: from this file on the column {column!r} is {columns[column]}, which is {told} {old.type}, as {old.where} has it",
+                f"{plan.kind.name}.{name}: from this file on the column {column!r} is {columns[column]}, which is {told} {old.type}, as in {old.where}",
                 place=Place(path), code="TL420", hint=_rule(plan, name, column),
             )  # fmt: skip
         seen[name] = Seen(column, columns[column], path)

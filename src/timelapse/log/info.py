@@ -10,8 +10,8 @@ from pathlib import Path
 from timelapse.display import many
 from timelapse.log.days import day_text
 from timelapse.log.gaps import gaps_of, silent_fields
-from timelapse.log.manifest import IngestEntry, Manifest
-from timelapse.log.quarantine import count_bad
+from timelapse.log.manifest import IngestEntry, Manifest, SourceEntry
+from timelapse.log.quarantine import count_bad, still_told
 
 
 @dataclass(frozen=True)
@@ -45,6 +45,8 @@ class LogInfo:
     skipped: int
     outside: int
     ingests: tuple[IngestEntry, ...]
+    told: tuple[tuple[SourceEntry, ...], ...]
+    """What ingests say of their sources, but for those all of whose files were corrected since."""
 
 
 def info_of(path: Path, manifest: Manifest, only: Collection[str] | None = None) -> LogInfo:
@@ -64,6 +66,8 @@ def info_of(path: Path, manifest: Manifest, only: Collection[str] | None = None)
     present = sorted(per_day)
     absent = [b for a, c in pairwise(present) if c - a <= 3660 for b in range(a + 1, c)]
     sources = [s for i in manifest.ingests for s in i.sources]
+    told = still_told(manifest.ingests)
+    last = [s for own in told for s in own]
     silent = silent_fields({name: own for name, own in _empties(manifest).items() if name in some})
     by_day = {day_text(day): per_day[day] for day in present}
     # what existed before the log has one time, and ends nowhere
@@ -81,7 +85,8 @@ def info_of(path: Path, manifest: Manifest, only: Collection[str] | None = None)
         ),
         days=by_day, missing_days=tuple(map(day_text, absent)), gaps=(*gaps_of(by_day, going), *silent),
         bytes=sum(sizes[t.name] for t in shown), segments=len(manifest.segments), bad=count_bad(manifest.ingests),
-        skipped=sum(s.skipped for s in sources), outside=sum(s.outside for s in sources), ingests=tuple(manifest.ingests),
+        skipped=sum(s.skipped for s in last), outside=sum(s.outside for s in last), ingests=tuple(manifest.ingests),
+        told=tuple(map(tuple, told)),
     )  # fmt: skip
 
 

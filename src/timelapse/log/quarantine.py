@@ -11,7 +11,7 @@ import msgspec
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from timelapse.log.manifest import REMEDY, IngestEntry, Manifest
+from timelapse.log.manifest import REMEDY, IngestEntry, Manifest, SourceEntry
 from timelapse.store.parts import CheckedFile, Part, PartWriter, sync
 
 FOLDER = "quarantine"
@@ -35,6 +35,14 @@ def replaced_later(ingests: Sequence[IngestEntry]) -> list[set[tuple[str, str]]]
         found.append(set(later))
         later |= {(s.type, path) for s in entry.sources for path in entry.replaced}
     return found[::-1]
+
+
+def still_told(ingests: Sequence[IngestEntry]) -> list[list[SourceEntry]]:
+    """For each ingest its sources of which something is in the log as it was taken in: not all of their files were corrected since."""
+    return [
+        [s for s in entry.sources if not s.taken or any((s.type, path) not in gone for path in s.taken)]
+        for entry, gone in zip(ingests, replaced_later(ingests), strict=True)
+    ]
 
 
 def count_bad(ingests: Sequence[IngestEntry]) -> int:
