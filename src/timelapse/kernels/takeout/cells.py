@@ -128,7 +128,8 @@ class Cells:
         was, old = self.after(key, step.number), self.old(step, key)
         step.wrote = [w for w in step.wrote if w[0] is not self.data or w[1] != key]
         self.writers.remove(key, step.number)
-        self._leave(step.number, key, old)
+        writers = self.writers.numbers(key)
+        self._leave(writers, bisect_left(writers, step.number), key, old)
         return was, old
 
     def rewrite(self, step: Step, key: Any, value: Any) -> Any:
@@ -140,14 +141,14 @@ class Cells:
             step.wrote = [*step.wrote, (self.data, key, self._at_place(key, writers, place))]
             self.writers.add(key, number)
             self.met(key)
-        was = self.after(key, number)
-        self._leave(number, key, value)
+            writers = self.writers.numbers(key)
+        was = self._at_place(key, writers, place + 1)
+        if was is not value:
+            self._leave(writers, place + 1, key, value)
         return was
 
-    def _leave(self, number: int, key: Any, value: Any) -> None:
-        """Have it hold something behind a step."""
-        writers = self.writers.numbers(key)
-        place = bisect_right(writers, number)
+    def _leave(self, writers: Sequence[int], place: int, key: Any, value: Any) -> None:
+        """Have it hold something when the writer at that place begins: behind the last one, now."""
         if place < len(writers):
             step = self._steps[writers[place]]
             step.wrote = [

@@ -99,6 +99,7 @@ class NotedAgenda(Agenda):
             if self._timers.get(dated.timer) is dated:
                 del self._timers[dated.timer]
         went_off = bool(self.set) and self.set[0][2] is self.current
+        self.dates = []
         del self.set[went_off:]  # the step has written no timer, but the one that it stems from is gone
 
     def writes_due(self, at: int) -> Iterator[Dated]:

@@ -12,18 +12,18 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from timelapse.errors import HandlerError
-from timelapse.ids import Phase, Position
+from timelapse.ids import Phase
 from timelapse.kernels.takeout.cells import Index, Written
 from timelapse.kernels.takeout.looking import CellHistory, FrontDone, Told
 from timelapse.kernels.takeout.noted import NotedAgenda, NotedStore, WideStore
+from timelapse.kernels.takeout.quick import QuickLoop
 from timelapse.kinds.grouped import Grouped, parts_of
 from timelapse.kinds.past import Done, History
 from timelapse.model.agenda import Dated
 from timelapse.model.events import Event, Record
-from timelapse.model.failure import handler_error
-from timelapse.model.program import HandlerSpec, Program, Rejection, runtime, spec_of
-from timelapse.model.times import check_sent, due_at, kept, loop_bound, timer_of
-from timelapse.serial import DictStore, Loop, Refusal
+from timelapse.model.program import HandlerSpec, Program, spec_of
+from timelapse.model.times import kept
+from timelapse.serial import DictStore, Refusal
 
 GAP = 1 << 32
 """Between the numbers of two steps that follow each other."""
@@ -31,7 +31,9 @@ GAP = 1 << 32
 _FEW = 1024
 """So many more steps are kept before it is looked for some to forget."""
 _PART = 4
-"""At least one in so many is forgotten, if any: the indexes of the others are made again."""
+"""At least one in so many is forgotten, if any."""
+_STALE = 3
+"""Indexes may have so many steps that are forgotten, for one that is kept."""
 
 LOG_EVENT, DATED_EVENT = Phase.LOG_EVENT, Phase.DATED_EVENT
 
@@ -74,7 +76,7 @@ def key_of(dated: Dated) -> Key:
     return (dated.due, Phase.DATED_EVENT, dated.root, dated.issue)
 
 
-class NotedLoop(Loop):
+class NotedLoop(QuickLoop):
     """The serial loop, which keeps its recent steps.
 
     `wanted`: takes what a step put out once nothing can change it any more; None: nobody wants that.
@@ -97,6 +99,7 @@ class NotedLoop(Loop):
         cells = (self.agenda.cells, *(store.cells for store in self.stores.values()))
         self.cells_of = {id(one.data): one for one in cells}
         """By the dict in which they hold what keys hold now."""
+        self._writers_of = {place: cells.writers.found for place, cells in self.cells_of.items()}
         self.order: list[Step] = []
         """All steps that are kept."""
         self.own: dict[int, Step] = {}
@@ -108,10 +111,9 @@ class NotedLoop(Loop):
         self._kept = 0
         self._indexed = 0
         """So many of the steps are in the indexes."""
+        self._stale = 0
+        """So many steps are there that are not kept any more."""
         self._looks = bool(self.widths)
-        self._live = self._bound.__dict__
-        self._sent: set[type[Event]] = set()
-        """Types of events that may be sent, as far as it was asked."""
         self._later: Sequence[Dated] = ()
         """The calls of `after=` handlers that the log event under way comes with."""
 
@@ -181,10 +183,7 @@ class NotedLoop(Loop):
     def _transaction(
         self, event: Event | None, handlers: tuple[HandlerSpec, ...], ts: int, phase: int, root: int
     ) -> None:
-        agenda, bound = self.agenda, self._bound
-        self._now, self._phase, self._root = ts, phase, root
-        self._live["now"] = ts
-        dated = refusal = None
+        agenda, dated = self.agenda, None
         if phase == LOG_EVENT:
             key: Key = (ts, phase, root, ())
         elif phase == DATED_EVENT:
@@ -193,31 +192,7 @@ class NotedLoop(Loop):
         else:
             key = (ts, phase, self._places[id(handlers[0])], ())
         self.frontier = key
-        current = event
-        try:
-            for handler in handlers:
-                self._handler = handler.name
-                if current is None:
-                    handler.function(bound)
-                else:
-                    handler.function(bound, current)
-            if self._derivations:
-                while self._derived:
-                    current = self._derived.popleft()
-                    for handler in self._handlers.get(type(current), ()):
-                        self._handler = handler.name
-                        handler.function(bound, current)
-                self._derivations = 0
-        except Rejection as refused:
-            self._undo()
-            agenda.dates = []
-            self._emitted[:] = [] if refused.record is None else [refused.record]
-            name = "tick" if event is None else type(event).__name__
-            refusal = Refusal(Position(ts, phase, root, 0), name, self._handler, refused.reason)
-        except Exception as error:
-            self._undo()
-            shown = "a tick" if current is None else current
-            raise self._failed(shown, self._handler, error, (ts, root)) from error
+        refusal = self._handle(event, handlers, ts, phase, root)
         step = Step(self._number, key, root, event, handlers, dated)
         if refusal is not None:
             step.refusal = refusal
@@ -231,40 +206,6 @@ class NotedLoop(Loop):
         elif dated is not None:
             dated.note = step
         self._note(step)
-
-    def _undo(self) -> None:
-        """What the step under way has done is not done: nothing is left of it."""
-        super()._undo()
-        self._emitted.clear()
-        self._derived.clear()
-        self._derivations = 0
-        self._done.clear()
-
-    @runtime("send")
-    def _send(
-        self, event: Event, *, after: int | None = None, at: int | None = None, key: Any = None
-    ) -> None:
-        cls, now = type(event), self._now
-        if cls not in self._sent:
-            self._sent.add(check_sent(self._spec, event))
-        due = due_at(now, after, at)
-        timer = None if key is None else timer_of(cls, key)
-        if timer is not None:
-            self.agenda.disarm(timer)
-        if due == now:
-            self._derivations += 1
-            if self._derivations > self._spec.loop:
-                raise loop_bound(self._spec)
-            self._derived.append(event._at(due, self._root))
-            return
-        self.agenda.date(Dated(
-            due, self._root, 0, cls.__name__, self._handler, event=event._at(due, self._root),
-            handlers=self._handlers.get(cls, ()), timer=timer,
-        ))  # fmt: skip
-
-    def _failed(self, shown: Any, handler: str, error: Exception, place: tuple[int, int]) -> HandlerError:
-        """Without the traceback, which takes longer than most handlers."""
-        return handler_error(self.program, shown, handler, error, place, brief=True)
 
     def _write(self, dated: Dated) -> None:
         self.frontier = key_of(dated)
@@ -329,35 +270,32 @@ class NotedLoop(Loop):
 
     def index(self) -> None:
         """Have all steps in the indexes: of those that others did not touch, from the last time on."""
-        writers_of = {place: cells.writers.found for place, cells in self.cells_of.items()}
-        steps = self.steps
+        writers_of, steps = self._writers_of, self.steps
         for step in self.order[self._indexed :]:
             number = step.number
             steps[number] = step
             for data, key, _ in step.wrote:
                 writers = writers_of[id(data)]
-                found = writers.get(key)
-                if found is None:
-                    writers[key] = number
-                elif type(found) is list:
-                    if found[-1] != number:
-                        found.append(number)
-                elif found != number:
-                    writers[key] = [found, number]  # type: ignore[list-item]
+                found = writers.setdefault(key, number)
+                if found is not number:
+                    if type(found) is list:
+                        if found[-1] != number:
+                            found.append(number)
+                    elif found != number:
+                        writers[key] = [found, number]  # type: ignore[list-item]
             pairs = iter(step.reads)
             for index, key in zip(pairs, pairs, strict=True):
                 if index.writers is not None:
-                    found = index.writers.get(key)
-                    if found == number or (type(found) is list and found[-1] == number):
+                    writer = index.writers.get(key)
+                    if writer == number or (type(writer) is list and writer[-1] == number):
                         continue
-                found = index.found.get(key)
-                if found is None:
-                    index.found[key] = number
-                elif type(found) is list:
-                    if found[-1] != number:
-                        found.append(number)
-                elif found != number:
-                    index.found[key] = [found, number]
+                found = index.found.setdefault(key, number)
+                if found is not number:
+                    if type(found) is list:
+                        if found[-1] != number:
+                            found.append(number)
+                    elif found != number:
+                        index.found[key] = [found, number]
         self._indexed = len(self.order)
 
     def indexed(self) -> None:
@@ -417,8 +355,7 @@ class NotedLoop(Loop):
                 step.dated.note = None  # a cycle
             if self._wanted is not None and (step.emitted or step.refusal is not None):
                 self._wanted(step)
-        if gone:
-            self._forget_indexes()
+        self._forget_indexed(gone)
         for cells in self.cells_of.values():
             if cells.keep:
                 cells.forget_past(ts)
@@ -427,9 +364,20 @@ class NotedLoop(Loop):
         if self._looks:
             self.index()
 
+    def _forget_indexed(self, gone: Sequence[Step]) -> None:
+        """Some steps, the first ones, are forgotten. Indexes may have them on: nobody asks for what was before the steps that are kept, but
+        those that look back. They are made again when there are more of them, and somebody asks: to go through them takes longer."""
+        indexed = min(len(gone), self._indexed)
+        self._stale += indexed
+        if self._looks or self._stale > _STALE * len(self.order) + _FEW:
+            self._forget_indexes()
+            return
+        self._indexed -= indexed
+        for place in range(indexed):
+            del self.steps[gone[place].number]
+
     def _forget_indexes(self) -> None:
-        """They are made again when somebody asks: to go through them takes longer."""
-        self._indexed = 0
+        self._indexed = self._stale = 0
         self.steps.clear()
         for cells in self.cells_of.values():
             for index in cells.indexes:

@@ -19,13 +19,13 @@ from timelapse.ids import Phase
 from timelapse.kernels.takeout.cells import Cells, Index
 from timelapse.kernels.takeout.looking import CellHistory, Operations, PastDone, Told
 from timelapse.kernels.takeout.noted import NotedStore
+from timelapse.kernels.takeout.quick import QuickLoop
 from timelapse.kernels.takeout.steplog import WITHDRAWN, Key, NotedLoop, Step, key_of
 from timelapse.kinds.base import ABSENT
 from timelapse.kinds.past import Done, History, Operation
 from timelapse.model.agenda import Agenda, Dated
-from timelapse.model.failure import handler_error
 from timelapse.model.program import Program
-from timelapse.serial import DictStore, Loop
+from timelapse.serial import DictStore, Refusal
 
 _GONE: Any = object()
 """In the place of a value: the step has removed the key."""
@@ -62,10 +62,15 @@ class _PastStore(DictStore):
     def __init__(self, past: _Past, front: NotedStore) -> None:
         super().__init__(past._journal)
         self._past, self._cells = past, front.cells
+        self._readers = front.cells.readers
 
     def get(self, key: Any, default: Any) -> Any:
-        value = self._value(key, noted=True)
-        return default if value is ABSENT else value
+        value = self.data.get(key, ABSENT)
+        if value is ABSENT:
+            past = self._past
+            past.reads[self._readers, key] = None
+            value = self._cells.before(key, past.number)
+        return default if value is ABSENT or value is _GONE else value
 
     def _value(self, key: Any, *, noted: bool) -> Any:
         own = self.data.get(key, ABSENT)
@@ -127,15 +132,16 @@ class _PastAgenda(Agenda):
 
 
 def _same_dated(a: Dated, b: Dated) -> bool:
-    def content(dated: Dated) -> tuple[Any, ...]:
-        call = None if dated.write is None else dated.write[1:]
-        event = None if dated.event is None else (dated.event.ts, dated.event.seq, *dated.event._values())
-        return dated.due, dated.root, dated.name, dated.handler, dated.timer, type(dated.event), event, call
+    if a.due != b.due or a.root != b.root or a.name != b.name or a.handler != b.handler:
+        return False
+    one, other = a.event, b.event
+    if one is None or other is None:
+        writes = None if a.write is None else a.write[1:], None if b.write is None else b.write[1:]
+        return one is other and same(*writes)
+    return type(one) is type(other) and same(one._values(), other._values()) and same(a.timer, b.timer)
 
-    return same(content(a), content(b))
 
-
-class _Past(Loop):
+class _Past(QuickLoop):
     """Does single steps again, each where it stood."""
 
     def __init__(self, program: Program, front: NotedLoop) -> None:
@@ -146,9 +152,6 @@ class _Past(Loop):
         super().__init__(program)
         self.agenda = self._agenda = _PastAgenda()
         self.pasts: list[_PastStore] = list(self._stores.values())  # type: ignore[arg-type]
-
-    def _failed(self, shown: Any, handler: str, error: Exception, place: tuple[int, int]) -> HandlerError:
-        return handler_error(self.program, shown, handler, error, place, brief=True)
 
     def _store(self, name: str) -> DictStore:
         return _PastStore(self, self._front.stores[name])
@@ -165,12 +168,11 @@ class _Past(Loop):
         self.done.append(done := PastDone(keep, front, lambda: self.number, self.read))
         return done
 
-    def do(self, step: Step) -> bool:
-        """Whether what it did stays. Raises HandlerError."""
+    def do(self, step: Step) -> Refusal | None:
+        """How it was rejected, if it was: then nothing that it did stays. Raises HandlerError."""
         self.number, self.reads = step.number, {}
         self.agenda.begin(step.dates)
-        self.outcome.refused.clear()
-        self.outcome.outputs.clear()
+        self._clear()
         for store in self.pasts:
             store.data.clear()
         for done in self.done:
@@ -178,10 +180,9 @@ class _Past(Loop):
         dated = step.dated
         if dated is not None and dated.write is not None:
             self._write(replace(dated, write=(self.states[dated.name], *dated.write[1:])))
-        else:
-            ts, phase, _, _ = step.key
-            self._transaction(step.event, step.handlers, ts, phase, step.root)
-        return not self.outcome.refused
+            return None
+        ts, phase, _, _ = step.key
+        return self._handle(step.event, step.handlers, ts, phase, step.root)
 
     @property
     def emitted(self) -> list[Any]:
@@ -278,7 +279,7 @@ class Undoing:
         self.again += 1
         past, front = self._past, self._front
         try:
-            kept = past.do(step)
+            refusal = past.do(step)
         except HandlerError as failure:
             self._took(failure)
             self._take_tree(failure.seq)
@@ -286,12 +287,11 @@ class Undoing:
         agenda, number = past.agenda, step.number
         if new:
             self._enter(step)
-        refusal = None if kept else past.outcome.refused[-1]
         step.emitted, step.refusal = past.emitted, refusal
         self._date(step, agenda.dates)
         if step.dated is not None and step.dated.timer is not None:
             agenda.timers.setdefault(step.dated.timer, ABSENT)
-        left = {at: value for store in past.pasts for at, value in store.written()} if kept else {}
+        left = {at: value for store in past.pasts for at, value in store.written()} if refusal is None else {}
         left |= {(front.agenda.cells, timer): value for timer, value in agenda.timers.items()}
         for at in self._written(step):
             if at not in left:
