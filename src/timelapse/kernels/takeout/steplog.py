@@ -25,8 +25,8 @@ from timelapse.model.program import HandlerSpec, Program, spec_of
 from timelapse.model.times import kept
 from timelapse.serial import DictStore, Refusal
 
-GAP = 1 << 32
-"""Between the numbers of two steps that follow each other."""
+GAP = (1 << 32) + 1
+"""Between the numbers of two steps that follow each other. Odd: multiples of a power of two would all collide in dicts."""
 
 _FEW = 1024
 """So many more steps are kept before it is looked for some to forget."""
@@ -274,8 +274,11 @@ class NotedLoop(QuickLoop):
         for step in self.order[self._indexed :]:
             number = step.number
             steps[number] = step
+            first = mine = None
             for data, key, _ in step.wrote:
                 writers = writers_of[id(data)]
+                if mine is None:
+                    first, mine = key, writers
                 found = writers.setdefault(key, number)
                 if found is not number:
                     if type(found) is list:
@@ -284,8 +287,14 @@ class NotedLoop(QuickLoop):
                     elif found != number:
                         writers[key] = [found, number]  # type: ignore[list-item]
             pairs = iter(step.reads)
+            last = before = None
             for index, key in zip(pairs, pairs, strict=True):
+                if key is last and index is before:
+                    continue
+                last, before = key, index
                 if index.writers is not None:
+                    if key is first and index.writers is mine:  # such as x[k] += n: by far the most
+                        continue
                     writer = index.writers.get(key)
                     if writer == number or (type(writer) is list and writer[-1] == number):
                         continue
