@@ -8,6 +8,7 @@ import random
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -21,6 +22,7 @@ from tests.streaming.test_asking import Adding, Doubling, Put
 from tests.streaming.test_live import FAST
 from tests.streaming.test_serve import Client
 from timelapse.errors import RunError, UsageError
+from timelapse.streaming import following
 from timelapse.streaming.following import Following, follow
 from timelapse.streaming.reading import Reading
 from timelapse.streaming.serve.app import Server
@@ -168,6 +170,67 @@ def test_it_goes_on_with_the_next_version_and_with_events_taken_out(tmp_path: Pa
         last = found.until(lambda e: e.end_seq >= 12)
         assert last.quarantined == 1
         assert (found.get("m", 2), found.get("m", 13)) == (2, 0)
+
+
+def test_what_the_run_works_on_is_left_to_it(tmp_path: Path) -> None:
+    """The process that runs it may process epochs behind a checkpoint as slices, whose files lie with the run."""
+    push, out = tl.Push(), tmp_path / "out"
+    with tl.live(Adding, {Put: push}, out, idle=None, **FAST) as run:
+        push.send([Put(who=1, size=n, ts=1_000 + n) for n in range(9)])
+        last = run.until(lambda e: e.end_seq >= 8)
+        staged = out / "staged" / f"{last.number:020d}-now"
+        staged.mkdir(parents=True)
+        with follow(out) as found:
+            up_to(found, last.number)
+        assert staged.exists()
+
+
+@pytest.mark.parametrize("rows", [4, 9, 14])
+def test_another_run_in_its_place(tmp_path: Path, rows: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Another run takes the directory between two looks: with fewer epochs, about as many or more."""
+    out, looks, look = tmp_path / "out", threading.Lock(), following._Loop._newest
+
+    def looking(this: Any) -> Any:
+        with looks:
+            return look(this)
+
+    monkeypatch.setattr(following._Loop, "_newest", looking)
+
+    def live(who: int, count: int) -> None:
+        push = tl.Push()
+        with tl.live(Adding, {Put: push}, out, idle=None, **FAST) as run:
+            for n in range(count):
+                push.send([Put(who=who, size=1, ts=1_000 + n)])
+                run.until(lambda e, n=n: sum(p.rows for p in e.partitions) > n)  # type: ignore[misc]
+            run.stop()
+
+    live(1, 9)
+    with follow(out) as found:
+        up_to(found, 9)
+        assert found.get("total", 1) > 0
+        with looks:
+            shown = found.last
+            out.rename(tmp_path / "before")
+            live(2, rows)
+            last = Reading.open(out).last
+        assert last is not None
+        assert shown is not None
+        if last.number != shown.number:  # else it is seen at the next epoch
+            found.until(lambda e: e.run == last.run and e.number >= last.number)
+            assert (found.get("total", 1), found.get("total", 2)) == (0, last.end_seq)
+
+
+def test_a_run_that_is_gone_is_told(tmp_path: Path) -> None:
+    push, out = tl.Push(), tmp_path / "out"
+    with tl.live(Adding, {Put: push}, out, idle=None, **FAST) as run:
+        push.send([Put(who=1, size=n, ts=1_000 + n) for n in range(9)])
+        run.until(lambda e: e.end_seq >= 8)
+        run.stop()
+    found = follow(out)
+    found.until(lambda e: e.end_seq >= 8)
+    out.rename(tmp_path / "elsewhere")
+    with pytest.raises(RunError, match="not a live run"):
+        found.wait(60)
 
 
 def wait_for(condition: Callable[[], bool]) -> None:

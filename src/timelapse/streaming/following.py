@@ -149,14 +149,19 @@ class _Loop(Loop):
         raise Stopped
 
     def _newest(self) -> Epoch | None:
-        """The newest epoch, where this is behind it. None also where the store is away, which is said."""
+        """The newest epoch, where it is not the one that is shown. None also where the store is away, which is said.
+
+        Raises RunError where another live run has taken the place and has no epoch yet."""
         assert self.head is not None
         last = self.head.last
+        shown = 0 if last is None else last.number
         try:
             number = chain.newest(self._at)
-            return (
-                chain.read_about(self._at, number) if number > (0 if last is None else last.number) else None
-            )
+            if number == shown:
+                return None
+            if number < shown and chain.read_run(self._at)[0].run == self.head.run.run:
+                chain.read_epoch(self._at, shown)  # it is gone
+            return chain.read_about(self._at, number) if number else None
         except StorageError as error:
             if error.code != AWAY:
                 raise
@@ -192,8 +197,11 @@ class _Loop(Loop):
             self.changed.notify_all()
 
     def _is_other(self, newest: Epoch) -> bool:
-        """Whether what was made for the epochs so far does not do for one: the program has changed, or events are taken out for the first time."""
+        """Whether what was made for the epochs so far does not do for one: the program has changed, events are taken out for the first time, or
+        another live run lies here."""
         head = self.head
         assert head is not None
+        if newest.run != head.run.run:
+            return True
         changed = newest.last_change > (0 if head.last is None else head.last.last_change)
         return changed or (newest.quarantined > 0 and head.rules.quarantine is None)

@@ -122,7 +122,6 @@ class Head:
             self._change(change, self.last)
         self._begin_kernel(compiled=True)
         self._recovery.checkpoints = True
-        self.spread.clean(number)
 
     def _is_another(self, digest: str, last: Epoch | None) -> bool:
         """Whether the program that ran at the end of an epoch, or its event types, are not this one's."""

@@ -203,6 +203,8 @@ class Loop:
         head = self.head = self._make_head(self._wait)
         if self._timing.standby is not None:
             self._stand_by(head, self._timing.standby)
+        # Who only follows leaves them: the process that owns the run may be at epochs behind a checkpoint.
+        head.spread.clean(0 if head.last is None else head.last.number)
         self._lease = threading.Thread(
             target=self._hold, args=(head.writer,), name="timelapse-lease", daemon=True
         )
