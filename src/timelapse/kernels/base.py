@@ -1,8 +1,6 @@
-"""The boundary between the engine and whatever executes handlers.
+"""What a kernel returns of a slice, `PassResult`, and the columns in which outputs and rejected events are stored.
 
-A kernel is made for one pass of one program from the states at a slice's start. It may be run over
-several slices in a row; each run returns that slice's results and keeps the state. Everything it
-returns is Arrow, so that a compiled kernel and an interpreted one look the same to the engine.
+Everything is Arrow, so that a compiled kernel and an interpreted one look the same to the engine (`kernel.py` has the contract).
 """
 
 from __future__ import annotations

@@ -10,7 +10,7 @@ are five of them, and the engine does not tell them apart:
 | handlers written anew as Python | `kernels/python/flat/kernel.py` |
 | machine code, alone or shared out by key | `kernels/native/kernel.py`, `kernels/native/shared.py` |
 | guess and repair | `kernels/iterate/repair.py` |
-| the serial loop | `kernels/python/timed.py` |
+| the serial loop | `kernels/python/timed.py`, to take out what fails late `kernels/takeout/kernel.py` |
 
 The first three stand behind `choose.SliceKernel`, which goes from one to another where it has to.
 

@@ -1,4 +1,4 @@
-"""What passes look like to the compiler, found once for each."""
+"""A cache of lowered passes, with one entry for each; and what is asked of them without compiling anything."""
 
 from __future__ import annotations
 
