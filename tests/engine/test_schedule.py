@@ -163,6 +163,41 @@ def test_a_chain_is_never_foretold_to_be_faster_than_the_work() -> None:
         assert seconds >= 1 / 4
 
 
+def test_a_pass_that_runs_alone_has_the_other_cores_read_ahead() -> None:
+    """Two halves one after the other are quicker then than any pass ahead, and there is nobody whom they wait for."""
+    shapes, times = SHAPES[:1], Times((0.8,), 1.0, 0.0, 0.0, crowd=1.3, alone=0.7)
+    assert foretell(shapes, times, (0.5, 0.5), 1, 2) == pytest.approx(0.7)
+    assert foretell(shapes, times, (0.5, 0.5), 0, 2) == pytest.approx(1.3 * (0.4 + 0.5))
+    assert foretell(shapes, dataclasses.replace(times, later=2.0), (0.5, 0.5), 1, 2) == pytest.approx(1.05)
+    assert arrange(shapes, times, 2, 2).lead == 1
+    assert arrange(shapes, dataclasses.replace(times, alone=1.0, crowd=1.0), 4, 4).lead < 3
+
+
+class Cores(Recording):
+    """Two cores, for a task that runs alone too."""
+
+    cores = 2
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._threads = 2
+        self.each: list[tuple[str, int, int]] = []
+
+    def submit(self, tasks: list[Task], done: Done, watch: Watch) -> None:  # type: ignore[override]
+        self.each += [(task.kind, task.first, task.threads) for task in tasks]
+        super().submit(tasks, done, watch)
+
+
+@pytest.mark.parametrize(("lead", "threads"), [(1, [2, 2]), (0, [1, 1])])
+def test_only_a_task_that_runs_alone_has_all_cores(lead: int, threads: list[int], tmp_path: Path) -> None:
+    events = [A(k=i % 3, v=i % 2, s="a", ts=i) for i in range(24)]
+    executor = Cores()
+    log = MemoryLog(events, [A, B])
+    run = led(Chained, log, 2, lead, tmp_path / "run", executor)
+    assert [n for kind, _, n in sorted(executor.each) if kind == "final"] == threads
+    assert run.digest == run_serial(Chained, log).digest
+
+
 def test_cuts_are_where_the_shares_end() -> None:
     assert cuts_at(list(range(0, 1001, 10)), (0.5, 0.25, 0.25)) == [0, 500, 750, 1000]
     assert cuts_at([0, 10], (0.3, 0.3, 0.4)) == [0, 10]

@@ -29,6 +29,8 @@ from tests.engine.test_validation import (
 )
 from timelapse.analysis.result import PassProgram
 from timelapse.log import MemoryLog
+from timelapse.plan import Plan
+from timelapse.plan.schedule import Arrangement
 from timelapse.run import run_serial, start
 from timelapse.run.slices import cut_in_runs
 
@@ -75,6 +77,24 @@ def test_what_runs(lead: int, tasks: list[tuple[str, int, int]], tmp_path: Path)
     run = led(Chained, MemoryLog(events, [A, B]), 6, lead, tmp_path / "run", executor)
     assert run.slices == 6
     assert sorted(executor.spans) == sorted(tasks)
+
+
+@pytest.mark.parametrize(("seconds", "tasks"), [(1.0, 2), (3.0, 4)])
+def test_halves_that_run_one_after_the_other_are_two_tasks(
+    seconds: float, tasks: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where that is quicker, and however many tasks passes ahead would need so as not to hold too much: there are none."""
+
+    def arranged(self: Plan, slices: int, cores: int | None = None) -> Arrangement:
+        return Arrangement((1 / slices,) * slices, 1, seconds if slices == 2 else 2.0)
+
+    monkeypatch.setattr(start, "least_slices", lambda *args: 4)
+    monkeypatch.setattr(Plan, "arrange", arranged)
+    events = [A(k=i % 3, v=i % 2, s="a", ts=i) for i in range(24)]
+    executor = Spans()
+    run = led(Chained, MemoryLog(events, [A, B]), 8, 1, tmp_path / "run", executor)
+    assert run.slices == 8
+    assert sum(kind == "final" for kind, _, _ in executor.spans) == tasks
 
 
 class Spans(Recording):

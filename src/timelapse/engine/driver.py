@@ -47,7 +47,7 @@ from timelapse.kernels.choose import share_of
 from timelapse.model.failure import Quarantined, quarantined_row, too_many
 from timelapse.model.program import spec_of
 from timelapse.model.silence import count_ticks
-from timelapse.plan.schedule import Schedule, Step
+from timelapse.plan.schedule import Schedule, Step, is_alone
 from timelapse.progress import Progress
 from timelapse.store.parts import Part
 from timelapse.tables.rowhash import ZERO
@@ -156,9 +156,11 @@ class Driver:
                     loop.here(self._merge_task(state, at))
                 if not loop.merging or self._executor.remote:
                     tasks = []
-                    for step in schedule.ready()[: loop.free]:
+                    ready = schedule.ready()
+                    alone = is_alone(loop.running, ready)
+                    for step in ready[: loop.free]:
                         schedule.take(step)
-                        task = self._step_task(step)
+                        task = self._step_task(step, alone=alone)
                         running[task.id] = step
                         tasks.append(task)
                     loop.submit(tasks)
@@ -184,7 +186,7 @@ class Driver:
             if step.kind == "final":
                 self._finals[step.first] = result
 
-    def _step_task(self, step: Step) -> Task:
+    def _step_task(self, step: Step, *, alone: bool) -> Task:
         name = "final" if step.kind == "final" else self._plan.stages[step.stage].name
         if step.kind == "repair":
             name = repair_name(name)
@@ -199,6 +201,7 @@ class Driver:
         return self._task(
             step.kind, name, index=max(0, step.stage), first=first, last=last, ahead=ahead, part=step.part, parts=parts,
             seed=seed, attempts=guesses, files=self._known.starts(states, first, seed), start=self._known.start(states, step.first),
+            alone=alone and step.kind == "final",
         )  # fmt: skip
 
     def _merge_task(self, state: str, at: int) -> Task:
@@ -395,12 +398,12 @@ class Driver:
     def _task(
         self, kind: str, name: str, *, index: int = 0, first: int = 0, last: int = 0, state: str = "",
         attempts: tuple[str, ...] = (), ahead: bool = False, part: int = 0, parts: int = 1, seed: int = 0,
-        leads: bool = False, files: Mapping[str, Part] | None = None, start: str = "",
+        leads: bool = False, files: Mapping[str, Part] | None = None, start: str = "", alone: bool = False,
     ) -> Task:  # fmt: skip
         cuts = self._job.cuts
         events = 0 if kind == "merge" else cuts[last + 1] - cuts[first]
         self._next_task += 1
-        alone = kind == "final_chain" or (kind == "final" and len(self._spans) == 1)
+        alone = alone or kind == "final_chain" or (kind == "final" and len(self._spans) == 1)
         alone = alone or (last > first and self._plan.mode != "staged")  # behind slices that are known
         threads = self._executor.threads if alone else 1
         share = share_of(

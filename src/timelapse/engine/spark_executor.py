@@ -26,6 +26,7 @@ from timelapse.engine.executor import Done, Watch
 from timelapse.engine.job import Job, Task, TaskResult, task_bytes
 from timelapse.engine.spark_shipping import job_id, pack, unpack
 from timelapse.engine.tasks import Report, execute
+from timelapse.env.garbage import collected_rarely
 from timelapse.env.spark_failures import explained
 from timelapse.env.spark_session import workers_python
 from timelapse.errors import ReplayError
@@ -288,8 +289,9 @@ def _runner(
     def run(numbers: Iterable[int]) -> Iterator[bytes]:
         for number in numbers:
             task = tasks[number]
-            result = task_bytes(execute(unpack(key, data), task, reporter(Path(folder) / f"{task.id}.n")))
-            _publish(Path(folder) / f"{task.id}.result", result)
+            with collected_rarely():  # the search that may follow is nothing to wait for
+                result = task_bytes(execute(unpack(key, data), task, reporter(Path(folder) / f"{task.id}.n")))
+                _publish(Path(folder) / f"{task.id}.result", result)
             yield result
 
     return run

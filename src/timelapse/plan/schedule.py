@@ -187,6 +187,11 @@ class Schedule:
         self._lowest = min(self._known.values())
 
 
+def is_alone(running: int, ready: Sequence[Step]) -> bool:
+    """Whether a step that may run now has the machine for itself: none runs, and no other may."""
+    return not running and len(ready) == 1
+
+
 # --- foretelling ----------------------------------------------------------------------------------------
 
 
@@ -208,6 +213,10 @@ class Times:
     """Taking over all rows of states that are looked back on."""
     reach: float = 1.0
     """The share of the log of which a slice takes them over."""
+    alone: float = 1.0
+    """What a final pass takes that runs alone, relative to one that does not: the other cores read ahead for it."""
+    later: float = 1.0
+    """What it takes for an event of a slice that does not begin empty, relative to one of the first slice."""
 
 
 @dataclass(frozen=True)
@@ -241,7 +250,10 @@ def foretell(shapes: Sequence[Shape], times: Times, shares: Sequence[float], lea
     while True:
         for name, at in schedule.mergeable():
             after(times.merge * ends[at + 1] / states / threads, lambda name=name: schedule.merged(name))  # type: ignore[misc]
-        for step in schedule.ready()[: cores - busy] if busy < cores else ():
+        ready = schedule.ready() if busy < cores else []
+        slower = 1.0 if is_alone(busy, ready) else crowd
+        ahead = times.alone if is_alone(busy, ready) else 1.0
+        for step in ready[: cores - busy]:
             schedule.take(step)
             busy += 1
             whole, taken = times.final if step.stage < 0 else times.stages[step.stage], 0.0
@@ -251,9 +263,10 @@ def foretell(shapes: Sequence[Shape], times: Times, shares: Sequence[float], lea
             if step.kind in ("guess", "repair"):
                 share *= shapes[step.stage].guess if step.kind == "guess" else shapes[step.stage].repair
             if step.stage < 0:
-                taken = times.load * min(ends[step.first], shares[step.first])
+                taken = times.load * min(ends[step.first], _WHOLE * shares[step.first])
                 taken += times.recall * min(ends[step.first], times.reach)
-            after(times.task + taken + whole * share * crowd, lambda step=step: finish(step))  # type: ignore[misc]
+                whole *= ahead * (times.later if step.first else 1.0)
+            after(times.task + taken + whole * share * slower, lambda step=step: finish(step))  # type: ignore[misc]
         if not running:
             return now
         now, _, call = heapq.heappop(running)
@@ -265,9 +278,11 @@ def merging(cores: int) -> float:
     return min(max(cores / 2, 1.0), 8.0)
 
 
+_WHOLE = 8
+"""Of a start state that is larger than so many of the slice's own, only what it uses is taken over (kernels/native/starting.py)."""
 _PLAYED = 48
 """Up to this many slices the whole run is played through; beyond it slices are even and the shape hardly matters."""
-_FIRST = (1.0, 1.25, 1.5, 1.75, 2.0, 2.5, 3.0, 4.0)
+_FIRST = (1.0, 1.1, 1.25, 1.4, 1.5, 1.75, 2.0, 2.5, 3.0, 4.0)
 """Sizes of the first slice that are tried, relative to the others."""
 
 
@@ -293,7 +308,7 @@ def arrange(
     for first in (1.0,) if even or slices == 1 else _FIRST:
         rest = 1 / (first + slices - 1)
         shares = (first * rest, *(rest,) * (slices - 1))
-        for count in leads:
+        for count in sorted(leads):
             found = Arrangement(shares, count, foretell(shapes, times, shares, count, cores))
             if best is None or found.seconds < best.seconds * 0.999:
                 best = found

@@ -365,8 +365,13 @@ def _job(
     cuts, lead = cut(reader, slices, plan, source.begin)
     runs: tuple[int, ...] = ()
     together, leading = max(executor.threads, least, 2), lead
-    if begun is None and in_threads(plan) and together < slices and not spec_of(request.program).times:
-        cuts, leading, runs = cut_in_runs(reader, slices, together, plan)
+    if begun is None and in_threads(plan) and slices > 2 and not spec_of(request.program).times:
+        halves = plan.arrange(2)
+        if halves.lead and halves.seconds <= plan.arrange(together).seconds:
+            # Both are run by final passes only, which hold no more than a slice at a time.
+            together = 2
+        if together < slices:
+            cuts, leading, runs = cut_in_runs(reader, slices, together, plan)
 
     def behind(known: tuple[int, ...], starts: bool) -> list[int] | None:
         nonlocal lead

@@ -88,19 +88,19 @@ class NativeKernel:
         self._share: list[Any] = own if unit.shared else []
         self.decoder = Decoder(unit, self._interned)
         self._params = unit.settings(params_of(program))
-        self._starts = {n: whole(t) for n, t in starts.items() if n in work.exact and n not in unit.layouts}
+        known = {n: t for n, t in starts.items() if n in work.exact}
+        self._starts = {n: whole(t) for n, t in known.items() if n not in unit.layouts}
         self._counts = np.zeros(len(unit.tables), np.int64)
         self._hashes = hash_tables(unit, asked, threads=2 if prefetch else 1)
         entry = 3 + max((layout.live for layout in unit.layouts.values()), default=0)
         self._undo = np.zeros((max(unit.undo, 1), entry), np.int64)
         self._tables = state_tables(unit, self._spec.states, self._interned, self._hashes)
-        start_tables(unit, self._tables, {n: t for n, t in starts.items() if n in work.exact}, events, memory)
+        start_tables(unit, self._tables, known, events, memory, 2 if prefetch else 1)
         self._members = {n: Members(self._tables[n], self._tables[h]) for n, h in unit.indexed.items()}
         self._logs = Logs(unit, work, self._spec.states, self._tables, before, logged)
-        self._reach = Reach(unit.steady, {n: t for n, t in starts.items() if n in work.exact})
-        self._events = events
+        self._reach = Reach(unit.steady, known)
+        self._events, self._most_rows = events, unit.most_rows
         self._growth = [Growth(events, table.rows) for table in self._hashes]
-        self._most_rows = unit.most_rows
         self._outputs = Outputs(unit)
         self._tick_room = TickRoom(unit, self._members.values())
         self._taken = TakenOut(unit, self._gone)

@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
+from functools import partial
 
 from timelapse.analysis.result import PassProgram
 from timelapse.env.machine import carried
+from timelapse.kernels.native.memory.changes import UNKNOWN, hashed_as
 from timelapse.kernels.native.memory.hashtable import HashTable
 from timelapse.kernels.native.memory.layout import layout_of
 from timelapse.kernels.native.memory.strings import Interned
 from timelapse.kernels.native.memory.table import NativeTable, load
+from timelapse.kernels.native.memory.touch import TEXT
 from timelapse.kernels.native.unit import Unit
 from timelapse.kinds.base import StateSpec
 from timelapse.tables.levels import Levels, Start, whole
+from timelapse.tables.sharing import at_once
+from timelapse.tables.table import key_types
 
 _FEW_ROWS = 1 << 16
 _WORTH = 8
@@ -55,17 +60,26 @@ def asked_tables(
     return {n: tables.get(n) or NativeTable(own[n], layouts[n], interned) for n in own}
 
 
+def _is_numbers(table: NativeTable) -> bool:
+    """Whether keys and values are one number each."""
+    kinds = [hashed_as(kind) for kind in (*key_types(table.spec), table.layout.stored)]
+    return TEXT not in kinds and UNKNOWN not in kinds
+
+
 def start_tables(
     unit: Unit,
     tables: Mapping[str, NativeTable],
     starts: Mapping[str, Start],
     events: int,
     memory: int | None,
+    threads: int = 1,
 ) -> None:
     """Let the unit's tables begin with `starts`; a state missing there is empty.
 
-    `memory`: the task's budget in bytes (None: no matter). A state in levels is one that did not fit into it.
+    `memory`: the task's budget in bytes (None: no matter). A state in levels is one that did not fit into it. `threads`: how many
+    tables are loaded at a time, where no text is in them: the codes of texts are given by one thread.
     """
+    calls: list[tuple[int, Callable[[], None]]] = []
     for names in unit.tables:
         own = [n for n in names if n in tables]
         if not own:
@@ -81,7 +95,10 @@ def start_tables(
         large = large or any(isinstance(starts[n], Levels) for n in known)
         listed = bool(unit.lists and unit.ticking) or not unit.indexed.keys().isdisjoint(names)
         by_key = (few or large) and not listed
-        load([tables[n] for n in known], [starts[n] for n in known], key_by_key=by_key, budget=memory)
+        into, given = [tables[n] for n in known], [starts[n] for n in known]
+        calls.append((rows, partial(load, into, given, key_by_key=by_key, budget=memory)))
+    every = [tables[n] for names in unit.tables for n in names if n in tables]
+    at_once(calls, threads if all(_is_numbers(table) for table in every) else 1)
     for name, counter in unit.counted.items():
         if name in starts:
             tables[counter].load_counts(whole(starts[name]))

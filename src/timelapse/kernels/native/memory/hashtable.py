@@ -69,6 +69,8 @@ class HashTable:
         """Forget all rows."""
         self.slots, self.rows = _empty(_FIRST, self._words), 0
         self.base = self._base(0)
+        self._untouched = True
+        """Whether no slice has begun on these rows."""
 
     def _base(self, rows: int) -> Ints:
         return blocks.zeros(rows * (1 + self._live)).reshape(rows, 1 + self._live)
@@ -133,7 +135,7 @@ class HashTable:
             return
         rows = len(self.slots) if self.rows or self.mapped is not None else 0
         if len(self.base) != rows:
-            self.base = self._base(rows)
+            self.base = blocks.empty(rows * (1 + self._live)).reshape(rows, 1 + self._live)
         prim.rebase(self.slots, self.base, 1 + self.width)
 
     def begin(self) -> None:
@@ -141,7 +143,9 @@ class HashTable:
         if not self.exact:
             self.clear()
         else:
-            self.rows = int(prim.untouch(self.slots))
+            if not self._untouched:
+                self.rows = int(prim.untouch(self.slots))
+            self._untouched = False
             self.rebase()
 
     def description(self, starts: Ints, data: npt.NDArray[np.uint8]) -> Ints:
@@ -156,6 +160,7 @@ class HashTable:
     def override(self, rows: Ints, base: Ints) -> None:
         """Put rows of an equal table in, with what they held, over those of the same keys."""
         self.reserve(len(rows))
+        self._untouched = False
         if len(base) < len(rows):
             base = np.zeros((len(rows), 1 + self._live), np.int64)
         self.rows += int(prim.override(self.slots, self.base, self.mask, self.width, rows, base))

@@ -14,6 +14,7 @@ import numpy as np
 
 from timelapse.kernels.native.machine.jit import primitive
 from timelapse.kernels.native.memory.arithmetic import fold, mix, unbits
+from timelapse.kernels.native.memory.intrinsics import prefetch
 from timelapse.kernels.native.memory.layout import LASTING, OCCUPIED
 
 _U = np.uint64
@@ -21,6 +22,8 @@ _ONE = np.uint64(1)
 _STEP = np.uint64(0x9E3779B97F4A7C15)
 BARE, IN_ROW = np.int64(0), np.int64(1)
 """Where a key's words begin: in a row of keys alone, in a row of a table. (Numba compiles a function anew for a literal.)"""
+_SOON = 16
+"""So many keys before its turn a key's row is asked for, where many are put into a table."""
 
 
 @primitive()
@@ -187,12 +190,18 @@ def faded(slots, i, place, now, half_life):  # type: ignore[no-untyped-def]
 
 
 @primitive()
-def row_of(slots, mask, keys, j, at, width):  # type: ignore[no-untyped-def]
-    """`find` for a key of any width: the words from `at` on in row j of `keys`."""
+def begin_of(mask, keys, j, at, width):  # type: ignore[no-untyped-def]
+    """Where `row_of` begins to look."""
     h = _U(keys[j, at])
     for w in range(1, width):
         h = fold(h, keys[j, at + w])
-    i = mix(h) & mask
+    return mix(h) & mask
+
+
+@primitive()
+def row_of(slots, mask, keys, j, at, width):  # type: ignore[no-untyped-def]
+    """`find` for a key of any width: the words from `at` on in row j of `keys`."""
+    i = begin_of(mask, keys, j, at, width)
     while slots[i, 0] != 0:
         same = True
         for w in range(width):
@@ -214,6 +223,9 @@ def locate(slots, mask, key, width):  # type: ignore[no-untyped-def]
 def rehash(old, new, old_base, new_base, mask, width):  # type: ignore[no-untyped-def]
     """Copy all rows of a table into a larger, empty one, with what they held at the slice's start."""
     for j in range(old.shape[0]):
+        soon = j + _SOON
+        if soon < old.shape[0] and old[soon, 0] != 0:
+            prefetch(new, np.int64(begin_of(mask, old, soon, IN_ROW, width)))
         if old[j, 0] != 0:
             i = row_of(new, mask, old, j, IN_ROW, width)
             for w in range(old.shape[1]):
@@ -228,6 +240,9 @@ def load(slots, mask, width, keys, values, place, flag):  # type: ignore[no-unty
     """Put keys (rows of `keys`) with one state's values into a table, as present. Of a key that comes twice the last values stay. Returns how many are new."""
     new = 0
     for j in range(keys.shape[0]):
+        soon = j + _SOON
+        if soon < keys.shape[0]:
+            prefetch(slots, np.int64(begin_of(mask, keys, soon, BARE, width)))
         i = row_of(slots, mask, keys, j, BARE, width)
         if slots[i, 0] == 0:
             new += 1
