@@ -121,7 +121,9 @@ def _measured(log: Log, program: SlowLedger) -> dict[str, Any]:
         return kernel.go_on(source(at).events(), _untold)
 
     def state() -> dict[str, Any]:
-        return {name: state_table(spec, kernel.store(name).data.items()) for name, spec in specs.items()}
+        return {
+            name: state_table(spec, kernel.held.stores[name].data.items()) for name, spec in specs.items()
+        }
 
     run(0)
     old = state()

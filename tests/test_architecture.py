@@ -170,14 +170,10 @@ def test_modules_stay_small() -> None:
 
 # --- classes ----------------------------------------------------------------------------------------------
 
-LARGEST_CLASS = 600
+LARGEST_CLASS = 599
 """Lines, with those of the classes of the project that it inherits from."""
 LARGER = {
-    "timelapse.kernels.python.flat.kernel.FlatKernel",
-    "timelapse.kernels.python.steps.SteppingKernel",
     "timelapse.kernels.takeout.steplog.NotedLoop",
-    "timelapse.trace.few.FewLoop",
-    "timelapse.trace.tracer._StepKernel",
 }
 """Classes that are not in parts yet. Nothing is added here."""
 
@@ -227,7 +223,7 @@ class _Classes:
 
 
 def test_classes_stay_small() -> None:
-    """No class has more than 600 lines with what it inherits: what is larger is given parts."""
+    """No class has 600 lines or more with what it inherits: what is larger is given parts."""
     classes = _Classes(_modules())
     large = {".".join(place): n for place in classes.found if (n := classes.lines(place)) > LARGEST_CLASS}
     assert {name: n for name, n in large.items() if name not in LARGER} == {}

@@ -300,7 +300,7 @@ def test_members_that_are_kept_by_key_alone() -> None:
     source = Source(MemoryLog(events, [Named]), 0, 160, {"Named": Named}, {"Named": ("k", "name")})
     kept.run_source(source, lambda n: None)
     assert kept._loops[frozenset({"alone", "mixed"})].nested == {"alone"}
-    assert kept.state("alone")
+    assert kept.held.tracked["alone"].data
 
 
 SWAPS = """

@@ -31,7 +31,7 @@ from timelapse.kinds.effects import Journal, undo
 from timelapse.model.program import spec_of
 from timelapse.serial import DictStore
 from timelapse.tables.effectlog import PRESENT
-from timelapse.trace import focus, timed
+from timelapse.trace import focus, views
 from timelapse.trace.focus import Unfocused
 
 
@@ -99,7 +99,7 @@ UNDONE: dict[type, Callable[[Journal], Store]] = {
     TracedStore: lambda journal: TracedStore(SPEC, lambda key: ABSENT),
     PlainStore: lambda journal: PlainStore({}),
     past._Plain: lambda journal: past._Plain({}),
-    timed._Kept: lambda journal: timed._Kept(),
+    views._Kept: lambda journal: views._Kept(),
 }
 """Stores that keep what is put in."""
 JOURNALLED: set[type] = {

@@ -295,14 +295,17 @@ class SliceKernel:
         if self._native is not None:
             self._native.settle()
         if self._python is not None:
-            settle(map(self._python.store, self._work.exact))
+            stores = self._python.held.stores
+            settle(stores[name] for name in self._work.exact)
 
     def former(self, name: str) -> Former | None:
         """A state as it was when the kernel was last settled; None where that is not known."""
         native, python = self._native or self._handed_over, self._python
         if native is not None or python is None:
             return None if native is None else native.former(name)
-        return former_of(python.store(name), python.states[name], indexed=not isinstance(python, FlatKernel))
+        return former_of(
+            python.held.stores[name], python.states[name], indexed=not isinstance(python, FlatKernel)
+        )
 
     @property
     def text_bytes(self) -> int:
@@ -321,7 +324,7 @@ class SliceKernel:
         if self._native is not None:
             return iter(to_dict(spec_of(self._program).states[name], self._native.held(name)).items())
         assert self._python is not None
-        return iter(self._python.store(name).items())
+        return iter(self._python.held.stores[name].items())
 
     def carried(self) -> Before | None:
         """What a kernel that goes on from here takes as `before`."""

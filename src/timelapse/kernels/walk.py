@@ -164,9 +164,10 @@ class Walk:
 
     def _written(self, name: str, key: Any) -> bool:
         if not isinstance(key, Under):
-            kernel = self._native or self._python
-            assert kernel is not None
-            return kernel.take_written(name, key)
+            if self._native is not None:
+                return self._native.take_written(name, key)
+            assert self._python is not None
+            return self._python.held.take_written(name, key)
         if self._native is None or (counted := self._native.unit.counted.get(name)) is None:
             raise Untold
         return self._native.take_written(counted, key.key)

@@ -122,7 +122,9 @@ def _sample(program: Program, work: PassProgram, reader: EventReader) -> Measure
         return kernel.go_on(source(at).events(), _untold)
 
     def states() -> dict[str, pa.Table]:
-        return {name: state_table(spec, kernel.store(name).data.items()) for name, spec in specs.items()}
+        return {
+            name: state_table(spec, kernel.held.stores[name].data.items()) for name, spec in specs.items()
+        }
 
     if go(0).failure is not None:
         return None

@@ -81,7 +81,7 @@ class Few:
         loops: list[FewLoop] = []
 
         def seen(loop: FewLoop) -> list[timed.Told]:
-            loop.follow({*places, *used})
+            loop.writes.follow({*places, *used})
             loops[:] = [loop]
             return timed.seen_by(loop, tracer, wanted(), enough, target.before)
 
@@ -103,14 +103,14 @@ class Few:
         loop, until = self._followed
         for name, key in {ask.place for ask in asks}:
             needed = key if isinstance(key, Under) else place_of(self.past.spec.states[name], key)
-            if key not in loop.places.get(name, ()) or (name, needed) not in self.matter.places:
+            if key not in loop.writes.places.get(name, ()) or (name, needed) not in self.matter.places:
                 return None
         if any(ask.number is None or ask.number > until for ask in asks):
             return None
         return {
-            ask: [w for w in loop.written.get(ask.place, ()) if w.step.number < (ask.number or 0)]
+            ask: [w for w in loop.writes.written.get(ask.place, ()) if w.step.number < (ask.number or 0)]
             for ask in asks
-        }, loop.offered
+        }, loop.writes.offered
 
     def writes(
         self, places: Collection[Place], number: int | None, before: int | None
@@ -211,19 +211,11 @@ class FewLoop(timed.Watched):
         for name in self._spec.states:
             self._follow(name)
 
-    def follow(self, places: Iterable[Place]) -> None:
-        """Note the writes of these places."""
-        wanted: dict[str, set[Any]] = {}
-        for name, key in places:
-            wanted.setdefault(name, set()).add(key)
-        self.places = wanted
-
     # --- what is read -----------------------------------------------------------------------------------
 
     def _follow(self, name: str) -> None:
         """Have a state, and what is kept of its past, tell what they are asked."""
         state, spec = self.states[name], self._spec.states[name]
-
         grouped, known = issubclass(spec.kind, Grouped), self._places[name]
 
         def note(place: Any) -> None:

@@ -225,7 +225,7 @@ class Focus:
             raise _Unknown
         if failure is not None:
             raise failure
-        if kernel.refusals:
+        if kernel.collected.refused:
             raise Unfocused("an event is rejected that was not")
 
     def _kernel(self, states: frozenset[str], part: Part) -> InterpretedKernel:

@@ -8,15 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from timelapse.errors import HandlerError, ReplayError
 from timelapse.ids import INT64_MAX, Phase
 from timelapse.kernels.base import Tick
 from timelapse.kernels.walk import counted
-from timelapse.kinds.base import ABSENT, State
-from timelapse.kinds.grouped import Under
+from timelapse.kinds.base import State
 from timelapse.kinds.past import Window
 from timelapse.log.reader import EventReader
 from timelapse.log.types import heard
@@ -27,51 +25,20 @@ from timelapse.progress import Progress, Silent
 from timelapse.run.run import Run
 from timelapse.run.takeout import reader_without
 from timelapse.serial import Loop
+from timelapse.trace.knowledge import Place
 from timelapse.trace.steps import DatedWrite, EventTrace
 from timelapse.trace.steps import Tick as TickEvent
 from timelapse.trace.telling import going
-from timelapse.trace.views import Chosen, Shown, View, Watch, ago_name, at_name, last_name, named
+from timelapse.trace.views import Chosen, View, Watch, ago_name, at_name, chosen, last_name, named
+from timelapse.trace.writes import Step, Writes, Written
 
 if TYPE_CHECKING:
     from timelapse.trace.tracer import Tracer
-
-Place = tuple[str, Any]
-"""A state's name and a key."""
 
 
 def reaches(run: Run) -> bool:
     """Whether its program reaches into other times."""
     return bool(spec_of(run.need_program()).times)
-
-
-@dataclass(frozen=True)
-class Step:
-    """Something that happens: a log event with what derives from it, a dated event, a tick, a dated write.
-
-    `number` counts all of them from the log's beginning; `ordinal` is that of the first record that it would put out.
-    """
-
-    number: int
-    event: Event
-    handlers: tuple[HandlerSpec, ...]
-    ts: int
-    phase: int
-    root: int
-    ordinal: int
-
-    def is_called(self, name: str) -> bool:
-        """Whether this is the event's type, or a handler of the step that no plain log event calls."""
-        timed = (h for h in self.handlers if h.every is not None or h.after is not None)
-        return type(self.event).__name__ == name or any(h.name == name for h in timed)
-
-
-@dataclass(frozen=True)
-class Written:
-    """A step wrote a key: what that held before and after, ABSENT for nothing."""
-
-    step: Step
-    before: Any
-    after: Any
 
 
 Go = Callable[[tuple[HandlerSpec, ...]], None]
@@ -94,16 +61,9 @@ class Watched(Loop):
         """Given while a step is observed: has a state tell what it is asked."""
         self.views: dict[str, View] = {}
         """What the names of views stand for that were made while the last step was observed."""
-        self.places: Mapping[str, Collection[Any]] = {}
-        self.written: dict[Place, list[Written]] = {}
-        """The writes of the places, oldest first."""
-        self._counts: dict[Place, int] = {}
-        """How much stands under the places that are all under a key."""
         self.shown: Chosen = {}
         """What windows showed, while the last step was observed, that show one of several values."""
-        self.offered: dict[Place, list[Step]] = {}
-        """The steps of all operations on places, also of those that changed nothing; oldest first."""
-        self._names = {id(data): name for name, data in self.outcome.states.items()}
+        self.writes = Writes(self.outcome.states, self._records)
         self._step: Step | None = None
 
     def go(self, done: Callable[[Watched], bool], before: int | None = None) -> None:
@@ -167,9 +127,7 @@ class Watched(Loop):
         self.number = self._next_number(handlers, ts, phase, root)
         ordinal = self._ordinal if self._last == (ts, phase, root) else 0
         shown = TickEvent()._at(ts, root) if event is None else event
-        if (
-            phase == Phase.DATED_EVENT
-        ):  # an `after=` handler is given the event of the log: it is told at its own time
+        if phase == Phase.DATED_EVENT:  # an `after=` handler's event is told at its own time
             shown = shown._at(ts, root)
         self._step = Step(self.number, shown, handlers, ts, phase, root, ordinal)
         return self._step
@@ -185,43 +143,13 @@ class Watched(Loop):
         super()._write(dated)
 
     def _commit(self, ts: int) -> None:
-        if self.places and self._journal:
-            self._keep_writes()
-        if self.places and self._done:
-            assert self._step is not None
-            for name, record in self._records.items():
-                wanted = self.places.get(name, ())
-                for key in (k for done, k in self._done if done is record and k in wanted):
-                    self.offered.setdefault((name, key), []).append(self._step)
+        if self._step is not None:
+            self.writes.committed(self._step, self._journal, self._done)
         super()._commit(ts)
 
     def _undo(self) -> None:
         super()._undo()
         self._done.clear()
-
-    def _keep_writes(self) -> None:
-        assert self._step is not None
-        first: dict[Place, tuple[Any, Any]] = {}
-        grown: dict[Place, int] = {}
-        for table, key, old in self._journal:
-            name = self._names.get(id(table))
-            if name is not None and name in self.places:
-                first.setdefault((name, key), (old, table.get(key, ABSENT)))
-        for (name, key), (before, after) in first.items():
-            if before is ABSENT and after is ABSENT:
-                continue  # nothing, where nothing was
-            if key in self.places[name]:
-                self.written.setdefault((name, key), []).append(Written(self._step, before, after))
-            for wanted in self.places[name]:
-                if isinstance(wanted, Under) and wanted.holds(key):
-                    more = (after is not ABSENT) - (before is not ABSENT)
-                    grown[name, wanted] = grown.get((name, wanted), 0) + more
-        for place, more in grown.items():
-            count = self._counts.get(place, 0)
-            self._counts[place] = count + more
-            self.written.setdefault(place, []).append(
-                Written(self._step, count or ABSENT, count + more or ABSENT)
-            )
 
     # --- what states ask for --------------------------------------------------------------------------
 
@@ -247,46 +175,14 @@ class Watched(Loop):
             def noting(keys: Iterable[Any]) -> Any:
                 wanted = list(keys)
                 if chooses and len(wanted) == 1 and (spec.name, wanted[0]) not in self.shown:
-                    self.shown[spec.name, wanted[0]] = self._chosen(state, wanted[0], since)
+                    record = self._records[state._spec.name]
+                    self.shown[spec.name, wanted[0]] = chosen(
+                        state, wanted[0], record, since, self._done, before=self._in_tick
+                    )
                 return watch(spec, rebuilt(wanted))
 
             return Window(view._spec, noting, view._keys)
         return watch(spec, view)
-
-    def _chosen(self, state: State, key: Any, since: int | None) -> Shown | None:
-        """The operation whose value a window shows: the last that made something of those before it."""
-        record, kept = self._records[state._spec.name], _Kept()
-        times, operations = record.of(key, since or 0, before=self._in_tick)
-        alone: Any = state._spec.kind(state._spec, kept)
-        for number, (method, arguments, named_) in enumerate(operations):
-            kept.number = number
-            getattr(alone, method)(*arguments, **named_)
-        if kept.found is None:
-            return None
-        own = sum(done is record and k == key for done, k in self._done)
-        back = len(operations) - kept.found
-        return Shown(times[kept.found], back - own, back <= own)
-
-
-class _Kept:
-    """What operations make of nothing under one key, and which of them left what is there."""
-
-    def __init__(self) -> None:
-        self._data: dict[Any, Any] = {}
-        self.get = self._data.get
-        self.items = self._data.items
-        self.number = 0
-        self.found: int | None = None
-
-    def put(self, key: Any, value: Any) -> None:
-        self._data[key], self.found = value, self.number
-
-    def drop(self, key: Any) -> None:
-        self._data.pop(key, None)
-        self.found = None
-
-    def side(self, table: dict[Any, Any], key: Any, value: Any) -> None:
-        raise TypeError("no index is kept for one value")
 
 
 class Target(NamedTuple):
@@ -329,16 +225,13 @@ def written_by(
 ) -> tuple[dict[Place, list[Written]], dict[Place, list[Step]]]:
     """Every write of the places before a step (by its number), or before everything at a time, oldest first; and the steps of
     all operations on the places, where windows need them."""
-    wanted: dict[str, set[Any]] = {}
-    for name, key in places:
-        wanted.setdefault(name, set()).add(key)
-    loop.places = wanted
+    loop.writes.follow(places)
     loop.go(lambda own: number is not None and own.number >= number, before)
     found = {
-        place: [w for w in loop.written.get(place, ()) if number is None or w.step.number < number]
+        place: [w for w in loop.writes.written.get(place, ()) if number is None or w.step.number < number]
         for place in places
     }
-    return found, loop.offered
+    return found, loop.writes.offered
 
 
 class Ask(NamedTuple):

@@ -84,7 +84,7 @@ class Tracer:
                 "a handler failed where it did not fail before", hint=str(failure), code="TL607"
             )
         outputs, rejected = kernel.put_out()
-        taken_out = kernel.take_quarantined()
+        taken_out = kernel.collected.quarantined
         found = self._told(event, outputs, rejected, kernel.records, taken_out, slice_id)
         return replace(found, views=views, shown=shown)
 
@@ -292,7 +292,7 @@ class _Kernel(InterpretedKernel):
     @property
     def records(self) -> list[Record]:
         """What was put out, in order."""
-        return _in_order(self._rows)
+        return _in_order(self.collected.rows)
 
 
 class _StepKernel(SteppingKernel):
@@ -312,7 +312,7 @@ class _StepKernel(SteppingKernel):
     @property
     def records(self) -> list[Record]:
         """What was put out, in order."""
-        return _in_order(self._rows)
+        return _in_order(self.collected.rows)
 
 
 def _in_order(found: Mapping[type[Record], Sequence[Any]]) -> list[Record]:

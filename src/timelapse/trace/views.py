@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 from timelapse.ids import DAY, HOUR, MINUTE, SECOND
 from timelapse.kinds.base import Clock, State, StateSpec
-from timelapse.kinds.past import Members
+from timelapse.kinds.past import Done, Members
 from timelapse.moments import time_text
 
 Watch = Callable[[StateSpec, Any], Any]
@@ -73,6 +73,47 @@ def length(micros: int) -> str:
 def named(spec: StateSpec, how: str) -> StateSpec:
     """The spec under which a view tells its reads."""
     return replace(spec, name=f"{spec.name}.{how}")
+
+
+def chosen(
+    state: State, key: Any, record: Done, since: int | None, done: Sequence[tuple[Done, Any]], *, before: bool
+) -> Shown | None:
+    """The operation whose value a window of the serial loop shows: the last that made something of those before it.
+
+    `done`: the operations of the step under way.
+    """
+    kept = _Kept()
+    times, operations = record.of(key, since or 0, before=before)
+    alone: Any = state._spec.kind(state._spec, kept)
+    for number, (method, arguments, named_) in enumerate(operations):
+        kept.number = number
+        getattr(alone, method)(*arguments, **named_)
+    if kept.found is None:
+        return None
+    own = sum(one is record and k == key for one, k in done)
+    back = len(operations) - kept.found
+    return Shown(times[kept.found], back - own, back <= own)
+
+
+class _Kept:
+    """What operations make of nothing under one key, and which of them left what is there."""
+
+    def __init__(self) -> None:
+        self._data: dict[Any, Any] = {}
+        self.get = self._data.get
+        self.items = self._data.items
+        self.number = 0
+        self.found: int | None = None
+
+    def put(self, key: Any, value: Any) -> None:
+        self._data[key], self.found = value, self.number
+
+    def drop(self, key: Any) -> None:
+        self._data.pop(key, None)
+        self.found = None
+
+    def side(self, table: dict[Any, Any], key: Any, value: Any) -> None:
+        raise TypeError("no index is kept for one value")
 
 
 class Telling:
@@ -159,6 +200,7 @@ __all__ = [
     "Watch",
     "ago_name",
     "at_name",
+    "chosen",
     "last_name",
     "length",
     "named",

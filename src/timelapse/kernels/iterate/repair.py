@@ -197,7 +197,7 @@ class _Sweeping:
             bases[name] = functools.partial(self._holds, name)
         self.tracer = Tracer(program, work, bases)
         for name, own in self._numbers.items():
-            store, get = self.tracer.stores[name], python.store(name).data.get
+            store, get = self.tracer.stores[name], python.held.stores[name].data.get
             for key, number in own.items():
                 value = get(key, ABSENT)
                 if value is not ABSENT:
@@ -244,7 +244,7 @@ class _Sweeping:
         """What a key holds now."""
         number = self._numbers[name].get(key)
         if number is None:
-            return self._python.store(name).data.get(key, ABSENT)
+            return self._python.held.stores[name].data.get(key, ABSENT)
         return self._content(self.tracer.stores[name], self._codes[name], number)
 
     def _content(self, store: TracedStore, codes: Codes, number: int) -> Any:
@@ -278,7 +278,7 @@ class _Sweeping:
                 self._words[number] = value if store.integers else self._codes[name].code(value)
 
     def _write(self, name: str, store: TracedStore, key: Any, value: Any) -> None:
-        target = self._python.store(name)
+        target = self._python.held.stores[name]
         if value is ABSENT or (store.counts and value == 0):
             target.drop(key)
         else:

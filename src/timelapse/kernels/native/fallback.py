@@ -160,9 +160,9 @@ def handed_over(
     python.begin()
     for name, table in tables.items():
         if name in work.exact:
-            python.resume(name, table.before() if table.layout.tracked else {})
+            python.held.resume(name, table.before() if table.layout.tracked else {})
         elif name in work.delta:
-            fill(python.delta(name), table)
+            fill(python.held.deltas[name], table)
     return python
 
 

@@ -313,13 +313,13 @@ class NativeKernel:
         own = self._program, self._work, self._tables, starts
         python = handed_over(*own, final=self._final, quarantine=self._quarantine)
         self._list_quarantined(done)
-        python.add_quarantined(done.quarantined)
+        python.collected.quarantined += done.quarantined
         return done, python
 
     def _list_quarantined(self, result: PassResult) -> None:
         result.quarantined = self._outputs.take_raised(self._interned)
         if self._fallback is not None:
-            found = [*self._fallback.python.take_quarantined(), *result.quarantined]
+            found = [*self._fallback.python.collected.quarantined, *result.quarantined]
             result.quarantined = sorted(found, key=lambda row: row[2])
 
     def _put_out(self, result: PassResult) -> None:
@@ -432,7 +432,7 @@ class NativeKernel:
 
     def _may_take(self) -> int:
         """How many more events may be taken out of the slice."""
-        python = 0 if self._fallback is None else self._fallback.python.quarantined_count
+        python = 0 if self._fallback is None else len(self._fallback.python.collected.quarantined)
         return max(0, (self._quarantine or 0) - self._outputs.raised - python)
 
     def _time(self, batch: Batch, at: int, position: npt.NDArray[np.int64]) -> int:
@@ -486,7 +486,7 @@ class NativeKernel:
         if not self.credit.spend(since):
             self._hand_back(seq)
         fallback = self._python()
-        fallback.python.add_quarantined(self._outputs.take_raised(self._interned))
+        fallback.python.collected.quarantined += self._outputs.take_raised(self._interned)
         try:
             failure = fallback.one(batch.chunk, kind, row, lambda: shown(seq))
         except Foreign as foreign:
@@ -495,6 +495,6 @@ class NativeKernel:
             raise Abandoned(NEAR_THE_END) from foreign
         self._logs.keep()
         if failure is not None:
-            raise Failed(-1 if fallback.python.derives else max(seq, -1), failure)
-        self._outputs.keep_reads(fallback.python.take_reads(), self._interned)
+            raise Failed(-1 if fallback.python.derived.current is not None else max(seq, -1), failure)
+        self._outputs.keep_reads(fallback.python.collected.take_reads(), self._interned)
         position[kind] += 1

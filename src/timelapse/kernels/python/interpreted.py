@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections import deque
 from collections.abc import Callable, Iterator, Mapping
-from itertools import chain, islice
+from itertools import islice
 from pathlib import Path
 from types import CodeType, TracebackType
 from typing import Any, NoReturn
@@ -16,26 +15,22 @@ from timelapse.analysis.result import PassProgram
 from timelapse.errors import HandlerError, UsageError
 from timelapse.ids import Phase
 from timelapse.kernels.base import (
-    REJECTED_SCHEMA,
     PassResult,
     Tick,
-    output_schema,
-    table_of,
 )
-from timelapse.kernels.python.starts import bytes_of
-from timelapse.kernels.python.stores import NullStore, PlainStore, TrackedStore
+from timelapse.kernels.python.collected import Collected
+from timelapse.kernels.python.derived import Derived
+from timelapse.kernels.python.held import Held, Live, nobody_else
 from timelapse.kernels.python.windows import Windows
 from timelapse.kernels.source import Source
-from timelapse.kinds.base import ABSENT
-from timelapse.kinds.effects import Delta, Journal, undo
+from timelapse.kinds.effects import Journal, undo
 from timelapse.model.binding import bind
 from timelapse.model.events import Event, Record
-from timelapse.model.failure import Quarantined, handler_error, is_reproducible, quarantined_row
+from timelapse.model.failure import handler_error, is_reproducible, quarantined_row
 from timelapse.model.pending import WRITES
 from timelapse.model.program import Program, Rejection, rejection, runtime, spec_of
-from timelapse.model.times import check_sent, loop_bound
-from timelapse.tables.apply import Change, changes_table
-from timelapse.tables.table import effect_table, transposed
+from timelapse.model.times import check_sent
+from timelapse.tables.apply import Change
 
 RECORDER = "tl_record"
 """The name of handlers that put out what others read (cache/reads.py)."""
@@ -43,9 +38,6 @@ FIRST_TICK, _TICK = 64, 8192
 """After how many events progress is told, at first and at most."""
 _OFTEN, _SELDOM = 0.1, 0.5
 """Seconds between two such moments: below the one there may be more events between them, above the other fewer."""
-
-Row = tuple[int, int, int, int, Record]
-Refusal = tuple[int, int, int, str, str, str]
 
 
 class InterpretedKernel:
@@ -61,8 +53,8 @@ class InterpretedKernel:
 
     def __init__(
         self, program: Program, work: PassProgram, starts: Mapping[str, dict[Any, Any]], *, final: bool,
-        quarantine: int | None = None, live: Callable[[str, Journal | None], Any] = lambda name, journal: None,
-        journal: Journal | None = None, rows: bool = True, folder: Path | None = None,
+        quarantine: int | None = None, live: Live = nobody_else, journal: Journal | None = None, rows: bool = True,
+        folder: Path | None = None,
     ) -> None:  # fmt: skip
         self._program = program
         self._work = work
@@ -72,71 +64,37 @@ class InterpretedKernel:
         self._journal: Journal | None = journal
         if journal is None and (work.rejects or quarantine is not None):
             self._journal = []
-        self.windows: Windows | None = None
-        """Its views of the past, where the program has any."""
+        windows: Windows | None = None
         if work.logs or (WRITES in self._spec.states and not work.timeless):
-            self.windows = Windows(program, work, self._journal, final=final, folder=folder, keep=rows)
-        self._deltas: dict[str, Delta] = {}
-        self._tracked: dict[str, TrackedStore] = {}
-        self._plain: dict[str, PlainStore] = {}
-        self._stores: dict[str, TrackedStore | PlainStore] = {}
-        """Of all exact states."""
-        self._emitted: list[Record] = []
-        self._rows: dict[type[Record], list[Row]] = {}
-        self._reads: dict[type[Record], list[Record]] = {}
-        self._refused: list[Refusal] = []
-        self._turn = 0
-        self._derived: deque[Event] = deque()
-        """Events that the one under way has sent, and that are still to be handled: within the same transaction."""
-        self._derivations = 0
-        self._current: Event | None = None
-        """The one of them that is being handled."""
-        self._quarantined: list[Quarantined] = []
-        self.open = self._is_begun = False
-        """Open: a slice goes on from run to run until `changes` is called; runs give what was put out."""
-        self.states = states = dict[str, Any]()
+            windows = Windows(program, work, self._journal, final=final, folder=folder, keep=rows)
+        self.windows = windows
+        """Its views of the past, where the program has any."""
+        self._held = Held(
+            self._spec.states, work, starts, final=final, journal=self._journal, windows=windows, live=live
+        )
+        self.states = self._held.states
         """What handlers see."""
-        for name in self._spec.states:
-            given = live(name, self._journal)
-            states[name] = self._state(name, starts.get(name, {})) if given is None else given
+        self._emitted: list[Record] = []
+        self.collected = Collected()
+        self._turn = 0
+        self.derived = Derived(self._spec)
+        self.open = False
+        """Open: a slice goes on from run to run until `changes` is called; runs give what was put out."""
         records = any(h.name == RECORDER for h in work.handlers)
         emit = self._emit_or_read if records else self._emit
         runtime = {
             "emit": emit if final else _drop, "reject": _reject, "now": 0, "send": self._send,
             "cancel": self._cancel,
         }  # fmt: skip
-        self._bound = bind(program, states, runtime, work.members)
-        if self.windows is not None:
-            self.windows.use(self._bound.__dict__)
+        self._bound = bind(program, self.states, runtime, work.members)
+        if windows is not None:
+            windows.use(self._bound.__dict__)
         self._by_type: dict[type[Event], tuple[Any, ...]] = {}
         self._names: dict[CodeType, str] = {}
         for handler in work.handlers:
             self._names[handler.function.__code__] = handler.name
             for event in handler.events:
                 self._by_type[event] = (*self._by_type.get(event, ()), handler.function)
-
-    def _state(self, name: str, start: dict[Any, Any]) -> Any:
-        spec, work = self._spec.states[name], self._work
-        if name in work.delta:
-            delta = self._deltas[name] = spec.kind.delta(spec, self._journal)
-            if self.windows is not None:
-                delta.told = self.windows.told(name)
-            return delta
-        if name not in work.exact:
-            ignored: Any = spec.kind(spec, NullStore())
-            ignored._clock = self.windows
-            return ignored
-        store: TrackedStore | PlainStore
-        if name in work.targets or self._final or self._journal is not None:
-            store = tracked = TrackedStore(start, self._journal)
-            if name in work.targets or self._final:
-                self._tracked[name] = tracked
-        else:
-            store = self._plain[name] = PlainStore(start)
-        self._stores[name] = store
-        state: Any = spec.kind(spec, store) if self.windows is None else self.windows.state(name, store)
-        state._clock = self.windows
-        return state
 
     @runtime("emit")
     def _emit(self, record: Record) -> None:
@@ -148,7 +106,7 @@ class InterpretedKernel:
     def _emit_or_read(self, record: Record) -> None:
         """In a pass that records what handlers read: that is no output, and has no place among them."""
         if isinstance(record, Record) and record.__reads__:
-            self._reads.setdefault(type(record), []).append(record)
+            self.collected.read(record)
         else:
             self._emit(record)
 
@@ -159,28 +117,15 @@ class InterpretedKernel:
         if (after, at, key) != (None, None, None):
             refuse_dated()
         check_sent(self._spec, event)
-        self._derive(event)
+        self.derived.add(event)
 
     @runtime("cancel")
     def _cancel(self, event: type[Event], *, key: Any) -> None:
         refuse_dated()
 
-    def _derive(self, event: Event) -> None:
-        self._derivations += 1
-        if self._derivations > self._spec.loop:
-            raise loop_bound(self._spec)
-        self._derived.append(event)
-
-    def _next(self, ts: int, root: int) -> Event:
-        """The derived event whose turn it is."""
-        self._current = current = self._derived.popleft()._at(ts, root)
-        return current
-
     def _settle(self) -> None:
         """A transaction with derived events is over, in one way or the other."""
-        self._derived.clear()
-        self._derivations = 0
-        self._current = None
+        self.derived.settle()
 
     def close(self) -> None:
         """Let go of states and windows. Handlers' `self` holds them, and it: without that nothing waits for a search for cycles."""
@@ -188,22 +133,15 @@ class InterpretedKernel:
             bound.__dict__.clear()
         vars(self).clear()
 
-    def state(self, name: str) -> dict[Any, Any]:
-        """The live values of an exact target state."""
-        return self._tracked[name].data
-
-    def store(self, name: str) -> TrackedStore | PlainStore:
-        """Where an exact state's values are."""
-        return self._stores[name]
+    @property
+    def held(self) -> Held:
+        """Its states."""
+        return self._held
 
     @property
     def turn(self) -> object:
         """What the loop over events is at, roughly: the time of the event, and which round of how many events."""
         return (self._turn, self._bound.__dict__["now"]) if self._turn % 2 else None
-
-    def take_written(self, name: str, key: Any) -> bool:
-        """Whether a key of an exact state was written since the slice began, or since this was last asked."""
-        return self._tracked[name].before.pop(key, self) is not self
 
     @property
     def journal(self) -> Journal | None:
@@ -211,39 +149,15 @@ class InterpretedKernel:
         return self._journal
 
     @property
-    def refusals(self) -> int:
-        """Events of the slice that were rejected so far."""
-        return len(self._refused)
-
-    @property
     def state_bytes(self) -> int:
         """What the exact states take in memory, roughly."""
-        tracked = (store.data for store in self._tracked.values())
-        return bytes_of(chain(tracked, (store.data for store in self._plain.values())))
-
-    def delta(self, name: str) -> Delta:
-        """What collects the effects on a state that is not known."""
-        return self._deltas[name]
-
-    def resume(self, name: str, before: dict[Any, Any]) -> None:
-        """Go on in the middle of a slice: what the keys of an exact state that were written held at its start."""
-        if name in self._tracked:
-            self._tracked[name].before = before
+        return self.held.nbytes
 
     def begin(self) -> None:
         """A new slice begins, or the next part of one."""
-        if not (self.open and self._is_begun):
-            self._is_begun = True
-            for delta in self._deltas.values():
-                delta.clear()
-            for tracked in self._tracked.values():
-                tracked.begin()
-            if self.windows is not None:
-                self.windows.begin()
-        self._rows = {}
-        self._reads = {}
-        self._refused = []
-        self._quarantined = []
+        if not (self.open and self._held.is_begun):
+            self._held.begin()
+        self.collected.begin()
 
     def run(self, events: Iterator[Event], tick: Tick) -> PassResult:
         """Process one slice. After a failure the kernel's state is of no use."""
@@ -280,7 +194,7 @@ class InterpretedKernel:
                     tick(done)
                     continue
                 result.failure = self._fatal(event, failure)
-                result.failed_seq, result.quarantined = self._seq_in_log(event), self._quarantined
+                result.failed_seq, result.quarantined = self._seq_in_log(event), self.collected.quarantined
                 return result
             tick(done)
             if done < size:
@@ -291,7 +205,7 @@ class InterpretedKernel:
 
     def _finish(self, result: PassResult) -> None:
         """What the slice, or a part of it, did and put out."""
-        result.quarantined = self._quarantined
+        result.quarantined = self.collected.quarantined
         if not self.open:
             self.changes(result)
         if self._final:
@@ -299,26 +213,20 @@ class InterpretedKernel:
 
     def changes(self, result: PassResult) -> None:
         """What the slice did to states. It ends here."""
-        if not self._is_begun:
+        if not self._held.is_begun:
             self.begin()
-        for name, delta in self._deltas.items():
-            result.effects[name] = effect_table(delta)
-        for name, tracked in self._tracked.items():
-            result.effects[name], result.changes[name] = self._changed(name, tracked)
-        if self.windows is not None:
-            result.rows = self.windows.rows()
-        self._is_begun = False
+        self._held.end(result, self._changed)
 
-    def _changed(self, name: str, tracked: TrackedStore) -> tuple[pa.Table, Change]:
+    def _changed(self, name: str) -> tuple[pa.Table, Change]:
         """What the slice did to an exact state."""
-        return changes_table(self._spec.states[name], tracked.since_start, tracked.data, ABSENT)
+        return self._held.changed(name)
 
     def go_through(self, events: Iterator[Event]) -> None:
         """Process events for the states alone: what they put out is forgotten. Raises HandlerError."""
         while True:
             _, failure, event = self._chunk(events)
-            self._rows.clear()
-            self._refused.clear()
+            self.collected.rows.clear()
+            self.collected.refused.clear()
             if failure is None:
                 return
             if event is None:
@@ -326,30 +234,9 @@ class InterpretedKernel:
             if not self._take_out(event, failure):
                 raise self._fatal(event, failure)
 
-    def take_reads(self) -> dict[type[Record], list[Record]]:
-        """What was recorded of reads since the last call."""
-        found, self._reads = self._reads, {}
-        return found
-
     def put_out(self) -> tuple[dict[type[Record], pa.Table], pa.Table]:
         """The records and the rejections of the slice so far."""
-        outputs = {cls: _table(cls, found) for cls, found in self._rows.items()}
-        for cls, read in self._reads.items():
-            outputs[cls] = _table(cls, [(0, 0, 0, 0, r) for r in read])
-        return outputs, table_of(REJECTED_SCHEMA, self._refused)
-
-    def take_quarantined(self) -> list[Quarantined]:
-        """The events taken out of the log in the slice so far."""
-        return self._quarantined
-
-    def add_quarantined(self, rows: list[Quarantined]) -> None:
-        """Somebody else took these out, in the same slice."""
-        self._quarantined += rows
-
-    @property
-    def quarantined_count(self) -> int:
-        """How many events were taken out of the log in the slice so far."""
-        return len(self._quarantined)
+        return self.collected.tables()
 
     def _take_out(self, event: Event, failure: Exception) -> bool:
         """Undo an event that failed, if such events are to be taken out of the log."""
@@ -360,36 +247,31 @@ class InterpretedKernel:
         ):
             return False
         assert self._journal is not None
-        if len(self._quarantined) >= self._quarantine:
+        if len(self.collected.quarantined) >= self._quarantine:
             return False
         undo(self._journal)
         self._emitted.clear()
-        self._quarantined.append(quarantined_row(self._failed(event, failure, brief=True)))
+        self.collected.quarantined.append(quarantined_row(self._failed(event, failure, brief=True)))
         self._settle()
         return True
 
-    @property
-    def derives(self) -> bool:
-        """Whether the event that is being handled, or at which a handler has raised, is one that was sent."""
-        return self._current is not None
-
     def _seq_in_log(self, event: Event) -> int:
         """The seq of what failed, if it comes from the log itself: then it can be shown with all its fields."""
-        return event.seq if self._current is None else -1
+        return event.seq if self.derived.current is None else -1
 
     def _fatal(self, event: Any, failure: Exception) -> HandlerError:
         """The error for what stays in the log; with what was taken out before, where this is one too many."""
         error = self._failed(event, failure)
-        full = self._quarantine is not None and len(self._quarantined) >= self._quarantine
+        full = self._quarantine is not None and len(self.collected.quarantined) >= self._quarantine
         if full and error.seq >= 0 and error.reproducible:
-            error.taken = tuple(self._quarantined)
+            error.taken = tuple(self.collected.quarantined)
         return error
 
     def _failed(self, event: Event, failure: Exception, *, brief: bool = False) -> HandlerError:
         handler = self._handler_of(failure.__traceback__)
         if not handler and _beyond(failure.__traceback__):
             raise failure  # reading the log failed, no handler did
-        current = event if self._current is None else self._current
+        current = event if self.derived.current is None else self.derived.current
         return handler_error(self._program, current, handler, failure, (event.ts, event.seq), brief=brief)
 
     def _chunk(self, events: Iterator[Event]) -> tuple[int, Exception | None, Event | None]:
@@ -400,8 +282,8 @@ class InterpretedKernel:
         live = bound.__dict__
         emitted = self._emitted
         journal = self._journal
-        rows, refused = self._rows, self._refused
-        derived = self._derived
+        rows, refused = self.collected.rows, self.collected.refused
+        derived, waiting = self.derived, self.derived.waiting
         rejects = self._work.rejects
         event: Event | None = None
         self._turn += 1
@@ -412,9 +294,9 @@ class InterpretedKernel:
                 try:
                     for handler in by_type.get(type(event), ()):
                         handler(bound, event)
-                    if derived:
-                        while derived:
-                            current = self._next(event.ts, event.seq)
+                    if waiting:
+                        while waiting:
+                            current = derived.next(event.ts, event.seq)
                             for handler in by_type.get(type(current), ()):
                                 handler(bound, current)
                         self._settle()
@@ -478,17 +360,6 @@ def not_a_record(value: object) -> TypeError:
 @runtime("reject")
 def _reject(reason: str | Record = "") -> None:
     raise rejection(reason)
-
-
-def _table(cls: type[Record], rows: list[Row]) -> pa.Table:
-    """Outputs as a table in the stored columns, in order."""
-    schema = output_schema(cls)
-    *columns, records = transposed(rows, 5)
-    # Rows do not iterate for users; here they are the tuples that they are underneath.
-    columns += transposed([tuple(tuple.__iter__(r)) for r in records], len(cls.__fields__))
-    return pa.table(
-        [pa.array(column, f.type) for column, f in zip(columns, schema, strict=True)], schema=schema
-    )
 
 
 def next_size(size: int, seconds: float) -> int:

@@ -21,10 +21,11 @@ from timelapse.analysis.views import LOOKING
 from timelapse.errors import HandlerError
 from timelapse.ids import INT64_MAX, Phase
 from timelapse.kernels.base import PassResult, Tick
+from timelapse.kernels.python.held import Live, nobody_else
 from timelapse.kernels.python.interpreted import InterpretedKernel, refuse_dated
 from timelapse.kernels.python.pending import Pending, Writes, as_given
 from timelapse.kernels.source import Source
-from timelapse.kinds.effects import Journal, undo
+from timelapse.kinds.effects import undo
 from timelapse.model.events import Event
 from timelapse.model.failure import handler_error
 from timelapse.model.pending import PENDING, WRITES, DatedWrite
@@ -59,7 +60,7 @@ class SteppingKernel(InterpretedKernel):
 
     def __init__(
         self, program: Program, work: PassProgram, starts: Any, *, final: bool, rows: bool = True,
-        folder: Path | None = None, live: Callable[[str, Journal | None], Any] = lambda name, journal: None,
+        folder: Path | None = None, live: Live = nobody_else,
         quarantine: int | None = None, gone: set[int] | None = None,
     ) -> None:  # fmt: skip
         super().__init__(
@@ -84,10 +85,12 @@ class SteppingKernel(InterpretedKernel):
         self._pending: Pending | None = None
         self._root = -1
         if PENDING in work.exact:
-            self._pending = Pending(self._stores[PENDING], starts.get(PENDING, {}).items(), self._spec.events)
+            self._pending = Pending(
+                self._held.stores[PENDING], starts.get(PENDING, {}).items(), self._spec.events
+            )
         self._writes: Writes | None = None
         if WRITES in work.exact:
-            self._writes = Writes(self._stores[WRITES], starts.get(WRITES, {}).items())
+            self._writes = Writes(self._held.stores[WRITES], starts.get(WRITES, {}).items())
         if WRITES in self._spec.states:
             assert self.windows is not None
             self.windows.date = self._date_write
@@ -178,7 +181,7 @@ class SteppingKernel(InterpretedKernel):
         if key is not None and (due == now or self._pending is None):
             self._cancel(cls, key=key)
         if due == now:
-            self._derive(event)
+            self.derived.add(event)
         elif self._pending is not None:
             self._pending.date(event, due, now, self._root, key)
         elif PENDING not in self._spec.states:
@@ -259,9 +262,9 @@ class SteppingKernel(InterpretedKernel):
                             handler(bound, event)
                     else:
                         self._alone[order[0]][1](bound, event)
-                    if self._derived:
-                        while self._derived:
-                            current = self._next(ts, seq)
+                    if self.derived.waiting:
+                        while self.derived.waiting:
+                            current = self.derived.next(ts, seq)
                             for handler in self._at_once.get(type(current), ()):
                                 handler(bound, current)
                         self._settle()
@@ -273,7 +276,7 @@ class SteppingKernel(InterpretedKernel):
                     emitted[:] = [] if refusal.record is None or not self._final else [refusal.record]
                     name = "tick" if event is None else type(event).__name__
                     handler_name = self._handler_of(refusal.__traceback__)
-                    self._refused.append((ts, phase, seq, name, handler_name, refusal.reason))
+                    self.collected.refused.append((ts, phase, seq, name, handler_name, refusal.reason))
                 if journal:
                     journal.clear()
                 if emitted:
@@ -281,7 +284,7 @@ class SteppingKernel(InterpretedKernel):
                         self._place, self._ordinal = (ts, phase, seq), 0
                     for record in emitted:
                         row = (ts, phase, seq, self._ordinal, record)
-                        self._rows.setdefault(type(record), []).append(row)
+                        self.collected.rows.setdefault(type(record), []).append(row)
                         self._ordinal += 1
                     emitted.clear()
         except Exception as error:
@@ -291,7 +294,7 @@ class SteppingKernel(InterpretedKernel):
         return done, None, None
 
     def _seq_in_log(self, event: Any) -> int:
-        is_sent = self._current is not None or event.order[:1] == (_BEHIND,)
+        is_sent = self.derived.current is not None or event.order[:1] == (_BEHIND,)
         return -1 if is_sent else int(event.seq)
 
     def _failed(self, event: Any, failure: Exception, *, brief: bool = False) -> HandlerError:
@@ -303,7 +306,7 @@ class SteppingKernel(InterpretedKernel):
         handler = self._handler_of(failure.__traceback__)
         if not handler and _deep(failure.__traceback__):
             raise failure  # reading the log failed, no handler did
-        current = event.event if self._current is None else self._current
+        current = event.event if self.derived.current is None else self.derived.current
         return handler_error(
             self._program,
             "a tick" if current is None else current,

@@ -28,7 +28,7 @@ class Loop:
     """A pass's functions, for one choice of states whose changes are found by comparing."""
 
     def __init__(self, kernel: FlatKernel, compared: frozenset[str]) -> None:
-        tracked = kernel._tracked.keys() - compared
+        tracked = kernel._held.tracked.keys() - compared
         nested = frozenset(
             name for name, data in kernel._dicts.items()
             if form_of(kernel._spec.states[name].kind).nests and name not in tracked and not kernel.journals
@@ -52,7 +52,7 @@ class Loop:
         """Write everything. The names that it takes from the pass; `_tl_self`: somebody has the program itself."""
         program, work, spec = kernel._program, kernel._work, kernel._spec
         self._kernel = kernel
-        tracked = kernel._tracked.keys() - compared
+        tracked = kernel._held.tracked.keys() - compared
         journal = kernel.journals
         codes = {
             name: StateCode(
@@ -142,8 +142,8 @@ class Loop:
         """What names stand for in the slice that begins."""
         for name, cell in self._own.items():
             what, _, state = name.removeprefix("_tl_").partition("_")
-            if what == "b" and state in kernel._tracked:
-                cell.cell_contents = kernel._tracked[state].before
+            if what == "b" and state in kernel._held.tracked:
+                cell.cell_contents = kernel._held.tracked[state].before
             elif what == "r":
                 cell.cell_contents = kernel._kept(self._pass.records[int(state)]).put
             elif what == "i":

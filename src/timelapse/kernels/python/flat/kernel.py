@@ -6,7 +6,7 @@ import inspect
 import operator
 import time
 import types
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from itertools import islice
 from typing import Any, NoReturn
 
@@ -21,6 +21,7 @@ from timelapse.kernels.python.flat.grouped import Nested, key_columns, nested, p
 from timelapse.kernels.python.flat.infer import MISSING
 from timelapse.kernels.python.flat.output import Packed, Tuples, rows_of
 from timelapse.kernels.python.flat.refusals import takes_back
+from timelapse.kernels.python.held import Held, Live, nobody_else
 from timelapse.kernels.python.interpreted import (
     FIRST_TICK,
     InterpretedKernel,
@@ -28,7 +29,6 @@ from timelapse.kernels.python.interpreted import (
     not_a_record,
     refuse_dated,
 )
-from timelapse.kernels.python.stores import PlainStore, TrackedStore
 from timelapse.kernels.source import Source
 from timelapse.kinds.base import ABSENT
 from timelapse.kinds.effects import Journal, undo
@@ -51,13 +51,13 @@ class FlatKernel(InterpretedKernel):
 
     def __init__(
         self, program: Program, work: PassProgram, starts: Mapping[str, dict[Any, Any]], *, final: bool,
-        quarantine: int | None = None, live: Callable[[str, Journal | None], Any] = lambda name, journal: None,
+        quarantine: int | None = None, live: Live = nobody_else,
         journal: Journal | None = None,
     ) -> None:  # fmt: skip
         super().__init__(
             program, work, starts, final=final, quarantine=quarantine, live=live, journal=journal
         )
-        self._dicts = {name: store.data for name, store in self._stores.items()}
+        self._dicts = {name: store.data for name, store in self._held.stores.items()}
         self.rejects = self._journal is not None and bool(work.rejects)
         """Whether events may be rejected."""
         self.journals = self._journal is not None and (
@@ -89,7 +89,6 @@ class FlatKernel(InterpretedKernel):
         """SetOfs that the slice keeps by key alone (grouped.py), until they are asked for."""
         self._made: set[str] = set()
         """The states among these that were empty."""
-        self._resumed = False
         self._size = FIRST_TICK
         """After how many events progress is told."""
         self._position: Any = iter(())
@@ -110,18 +109,10 @@ class FlatKernel(InterpretedKernel):
             return MISSING
         return self._work.members.get(name, inspect.getattr_static(type(self._program), name, MISSING))
 
-    def state(self, name: str) -> dict[Any, Any]:
-        self._settle_nested()
-        return super().state(name)
-
-    def store(self, name: str) -> TrackedStore | PlainStore:
-        self._settle_nested()
-        return super().store(name)
-
     @property
-    def state_bytes(self) -> int:
+    def held(self) -> Held:
         self._settle_nested()
-        return super().state_bytes
+        return self._held
 
     @property
     def turn(self) -> object:
@@ -137,11 +128,6 @@ class FlatKernel(InterpretedKernel):
         self._copies = {}
         self._made = set()
         self._size = FIRST_TICK
-        self._resumed = False
-
-    def resume(self, name: str, before: dict[Any, Any]) -> None:
-        super().resume(name, before)
-        self._resumed = True
 
     def run_source(self, source: Source, tick: Tick) -> PassResult:
         """Process one slice. After a failure the kernel's state is of no use."""
@@ -179,11 +165,11 @@ class FlatKernel(InterpretedKernel):
 
         A copy takes as long as a few writes per hundred keys; a state that is larger than the slice is left alone.
         """
-        if self._resumed or self.open:
+        if self.open:
             return frozenset()
         events = source.hi - source.lo
         return frozenset(
-            name for name, store in self._tracked.items()
+            name for name, store in self._held.tracked.items()
             if not isinstance(store.data, LazyDict) and len(store.data) <= events
         )  # fmt: skip
 
@@ -195,19 +181,19 @@ class FlatKernel(InterpretedKernel):
                 old = was.get
                 before = {k: old(k, ABSENT) for k, v in data.items() if old(k, ABSENT) is not v}
                 before.update((k, v) for k, v in was.items() if k not in data)
-                self._tracked[name].before = before
+                self._held.tracked[name].before = before
             else:
                 self._made.add(name)
         self._copies = {}
 
-    def _changed(self, name: str, tracked: TrackedStore) -> tuple[pa.Table, Change]:
+    def _changed(self, name: str) -> tuple[pa.Table, Change]:
         if name in self._made:
-            spec, members, data = self._spec.states[name], self._nested.get(name), tracked.data
+            spec, members, data = self._spec.states[name], self._nested.get(name), self._dicts[name]
             if members is not None:
                 keys = key_columns(spec, members)
                 return changes_of_empty(spec, keys, len(keys[0]), ())
             return changes_of_empty(spec, key_arrays(spec, list(data)), len(data), list(data.values()))
-        return super()._changed(name, tracked)
+        return super()._changed(name)
 
     def _chunk_of(self, run: Loop, chunk: Chunk, source: Source, result: PassResult, tick: Tick) -> bool:
         """Process a chunk. False after a failure, which is in the result then."""
@@ -239,10 +225,10 @@ class FlatKernel(InterpretedKernel):
             if failure is not None:
                 seq = self._cells["_tl_seq"].cell_contents
                 event = source.event(seq)
-                self._current = self._derived_event()
+                self.derived.current = self._derived_event()
                 if not self._take_out(event, failure):
                     result.failure = self._failed(event, failure)
-                    result.failed_seq = seq if self._current is None else -1
+                    result.failed_seq = seq if self.derived.current is None else -1
                     return False
                 self._take_back(seq)
             if done == rows.count:
@@ -259,7 +245,7 @@ class FlatKernel(InterpretedKernel):
         if cells["_tl_n"].cell_contents:
             self._take_back(seq)
         kind = self._rejected_types[cells["_tl_kind"].cell_contents]
-        self._refused.append((ts, _AT_LOG, seq, kind, handler, reason))
+        self.collected.refused.append((ts, _AT_LOG, seq, kind, handler, reason))
 
     def _refuse_with(self, reason: str | Record, handler: str) -> None:
         """The same for what `self.reject` is given."""
@@ -293,7 +279,7 @@ class FlatKernel(InterpretedKernel):
         if not isinstance(record, Record):
             raise not_a_record(record)
         if record.__reads__:
-            self._reads.setdefault(type(record), []).append(record)
+            self.collected.read(record)
             return
         ts, seq, n = (self._cells[name].cell_contents for name in ("_tl_ts", "_tl_seq", "_tl_n"))
         self._kept(type(record)).add(ts, seq, n, *tuple.__iter__(record))
