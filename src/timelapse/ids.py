@@ -1,17 +1,8 @@
-"""Identifiers with types, so that a slice is never passed where a sequence number is meant."""
+"""Units of event time (int64 microseconds since 1970-01-01 UTC), and the order of what happens at one time."""
 
 from __future__ import annotations
 
-from typing import NamedTuple, NewType
-
-SliceId = NewType("SliceId", int)
-"""Index of a slice of the log, from 0."""
-
-Seq = NewType("Seq", int)
-"""A log event's place in log order; -1 where there is none (ticks)."""
-
-Micros = NewType("Micros", int)
-"""Event time: int64 microseconds since 1970-01-01 UTC."""
+from typing import NamedTuple
 
 SECOND = 1_000_000
 MINUTE = 60 * SECOND

@@ -111,9 +111,6 @@ class _Finder:
         if graph.rejects:
             raise NotClosed("the program rejects events")
         core = core_closure(analysis)
-        self._core_handlers = [
-            fn for fn in analysis.functions.handlers if any(v.fn is fn for v in core.vertices)
-        ]
         needed = [
             v for fn in analysis.functions.all if fn.events or analysis.functions.reached[fn] for v in fn.vertices
             if v.node.kind not in ("entry", "exit")

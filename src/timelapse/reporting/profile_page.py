@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from datetime import date
-from typing import Any
 
 import numpy as np
 
@@ -89,8 +88,3 @@ def _about(one: FieldProfile) -> list[tuple[str, str]]:
 def about_distinct(count: int, error: float) -> str:
     """A number of distinct values, saying when it is an estimate."""
     return f"{count:,}" if not error else f"about {count:,} (standard error {100 * error:.1f}%)"
-
-
-def frequent_text(one: Any) -> str:
-    """How often a value occurs, saying when that is an estimate."""
-    return f"{one.count:,}" if not one.error else f"{one.count:,} to {one.count + one.error:,}"

@@ -118,15 +118,12 @@ class Tables:
     user_edges: U64
     address_edges: U64
     user_of_rank: I64
-    rank_of_user: I64
 
     @classmethod
     def make(cls, network: Network) -> Tables:
         order = np.argsort(_raw(network.seed, 100, 0, network.users), kind="stable").astype(np.int64)
-        ranks = np.empty_like(order)
-        ranks[order] = np.arange(network.users, dtype=np.int64)
         return cls(
-            _edges(network.users, network.exponent), _edges(network.addresses, network.exponent), order, ranks
+            _edges(network.users, network.exponent), _edges(network.addresses, network.exponent), order
         )
 
 

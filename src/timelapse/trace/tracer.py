@@ -274,8 +274,24 @@ class Tracer:
         )  # fmt: skip
 
 
-class _Kernel(InterpretedKernel):
-    """Handlers as Python, on somebody else's states, telling what they emit."""
+class _Telling(InterpretedKernel):
+    """Tells what it emits."""
+
+    _told: Recorder
+
+    @runtime("emit")
+    def _emit(self, record: Record) -> None:
+        super()._emit(record)
+        self._told.emitted(record)
+
+    @property
+    def records(self) -> list[Record]:
+        """What was put out, in order."""
+        return _in_order(self.collected.rows)
+
+
+class _Kernel(_Telling):
+    """Handlers as Python, on somebody else's states."""
 
     def __init__(
         self, program: Program, work: PassProgram, live: Callable[[str, Journal | None], Any], told: Recorder,
@@ -284,18 +300,8 @@ class _Kernel(InterpretedKernel):
         self._told = told
         super().__init__(program, work, {}, final=True, quarantine=quarantine, live=live, journal=journal)
 
-    @runtime("emit")
-    def _emit(self, record: Record) -> None:
-        super()._emit(record)
-        self._told.emitted(record)
 
-    @property
-    def records(self) -> list[Record]:
-        """What was put out, in order."""
-        return _in_order(self.collected.rows)
-
-
-class _StepKernel(SteppingKernel):
+class _StepKernel(_Telling, SteppingKernel):
     """The same for steps of programs with ticks or `after=`."""
 
     def __init__(
@@ -303,16 +309,6 @@ class _StepKernel(SteppingKernel):
     ) -> None:
         self._told = told
         super().__init__(program, work, {}, final=True, live=live)
-
-    @runtime("emit")
-    def _emit(self, record: Record) -> None:
-        super()._emit(record)
-        self._told.emitted(record)
-
-    @property
-    def records(self) -> list[Record]:
-        """What was put out, in order."""
-        return _in_order(self.collected.rows)
 
 
 def _in_order(found: Mapping[type[Record], Sequence[Any]]) -> list[Record]:

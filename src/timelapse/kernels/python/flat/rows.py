@@ -17,13 +17,9 @@ if TYPE_CHECKING:
 
 def emit(at: Rewriter, given: ast.expr, node: ast.stmt) -> list[ast.stmt] | None:
     """`self.emit(Row(...))`; None where it has to stay as it is."""
-    cls = _class_of(at, given, Record)
-    if cls is None or cls.__reads__ or not at.work.final:
+    cls = _put_out(at, given)
+    if cls is None:
         return None
-    records = at.work.records
-    if cls not in records:
-        records.append(cls)
-    at.nonlocals.add("_tl_n")
     row = _Row(at, cls, given)
     put = [_put(at, cls, "_tl_n", row.take_values()), "_tl_n += 1"]
     return row.statements(put, "_tl_emit", node)
@@ -48,13 +44,9 @@ def send(at: Rewriter, given: ast.expr, node: ast.stmt) -> list[ast.stmt] | None
 
 def refuse(at: Rewriter, given: ast.expr, handler: str, node: ast.stmt) -> list[ast.stmt] | None:
     """`self.reject(Row(...))`: the row takes the place of what the event has put out; None where it has to be made."""
-    cls = _class_of(at, given, Record)
-    if cls is None or cls.__reads__ or not at.work.final:
+    cls = _put_out(at, given)
+    if cls is None:
         return None
-    records = at.work.records
-    if cls not in records:
-        records.append(cls)
-    at.nonlocals.add("_tl_n")
     row = _Row(at, cls, given)
     values = row.take_values(alone=False)
     put = [
@@ -64,6 +56,17 @@ def refuse(at: Rewriter, given: ast.expr, handler: str, node: ast.stmt) -> list[
     ]
     made = row.statements(put, "_tl_refuse_with", node, f", {handler!r}")
     return [*made, *at.statements(["return True"], node)]
+
+
+def _put_out(at: Rewriter, given: ast.expr) -> type[Record] | None:
+    """The type of a record that is put out, if its values can be written out."""
+    cls: type[Record] | None = _class_of(at, given, Record)
+    if cls is None or cls.__reads__ or not at.work.final:
+        return None
+    if cls not in at.work.records:
+        at.work.records.append(cls)
+    at.nonlocals.add("_tl_n")
+    return cls
 
 
 def _put(at: Rewriter, cls: type[Record], place: str, values: str) -> str:
