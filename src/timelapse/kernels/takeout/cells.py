@@ -125,12 +125,11 @@ class Cells:
 
     def unwrite(self, step: Step, key: Any) -> tuple[Any, Any]:
         """A step has not written it after all: what it held after the step until now, and holds from now on."""
-        was, old = self.after(key, step.number), self.old(step, key)
+        old = self.old(step, key)
         step.wrote = [w for w in step.wrote if w[0] is not self.data or w[1] != key]
         self.writers.remove(key, step.number)
         writers = self.writers.numbers(key)
-        self._leave(writers, bisect_left(writers, step.number), key, old)
-        return was, old
+        return self._leave(writers, bisect_left(writers, step.number), key, old), old
 
     def rewrite(self, step: Step, key: Any, value: Any) -> Any:
         """A step has left something else in it: what it held after the step until now."""
@@ -142,23 +141,25 @@ class Cells:
             self.writers.add(key, number)
             self.met(key)
             writers = self.writers.numbers(key)
-        was = self._at_place(key, writers, place + 1)
-        if was is not value:
-            self._leave(writers, place + 1, key, value)
-        return was
+        return self._leave(writers, place + 1, key, value)
 
-    def _leave(self, writers: Sequence[int], place: int, key: Any, value: Any) -> None:
-        """Have it hold something when the writer at that place begins: behind the last one, now."""
-        if place < len(writers):
-            step = self._steps[writers[place]]
-            step.wrote = [
-                (data, k, value) if data is self.data and k == key else (data, k, old)
-                for data, k, old in step.wrote
-            ]
-        elif value is ABSENT:
-            self.data.pop(key, None)
-        else:
-            self.data[key] = value
+    def _leave(self, writers: Sequence[int], place: int, key: Any, value: Any) -> Any:
+        """Have it hold something when the writer at that place begins (behind the last one: now): what it held then until now."""
+        if place == len(writers):
+            was = self._now(key)
+            if value is ABSENT:
+                self.data.pop(key, None)
+            else:
+                self.data[key] = value
+            return was
+        step = self._steps[writers[place]]
+        for at, (data, written, old) in enumerate(step.wrote):
+            if data is self.data and written == key:
+                if old is not value:
+                    step.wrote = [*step.wrote]
+                    step.wrote[at] = (data, written, value)
+                return old
+        raise KeyError(key)
 
     def next_writer(self, key: Any, number: int) -> int | None:
         """The step that writes it next."""

@@ -291,22 +291,32 @@ class Undoing:
         self._date(step, agenda.dates)
         if step.dated is not None and step.dated.timer is not None:
             agenda.timers.setdefault(step.dated.timer, ABSENT)
-        left = {at: value for store in past.pasts for at, value in store.written()} if refusal is None else {}
-        left |= {(front.agenda.cells, timer): value for timer, value in agenda.timers.items()}
-        for at in self._written(step):
-            if at not in left:
-                self._unwrite(*at, step)
+        left: dict[tuple[Cells, Any], Any] = {}
+        if refusal is None:
+            for store in past.pasts:
+                if store.data:
+                    left |= store.written()
+        if agenda.timers:
+            left |= {(front.agenda.cells, timer): value for timer, value in agenda.timers.items()}
+        unwritten = [at for at in self._written(step) if at not in left]
+        for at in unwritten:
+            self._unwrite(*at, step)
         for (cells, cell), value in left.items():
             self._change(cells, cell, number, cells.rewrite(step, cell, value), value)
+        if step.told or front.done:
+            self._tell_all(step)
+        self._read(step, past.reads, same_writes=not unwritten)
+
+    def _tell_all(self, step: Step) -> None:
+        """Note what a step has done on keys of states whose operations are kept."""
         told = {
             here.operations.told(key): [operation for _, operation in own]
-            for here, there in zip(front.done, past.done, strict=True)
+            for here, there in zip(self._front.done, self._past.done, strict=True)
             for key, own in there.own.items() if own
         }  # fmt: skip
         for one in {**dict.fromkeys(step.told), **told}:
             self._tell(one, step, told.get(one, []))
         step.told = tuple(told)
-        self._read(step, past.reads)
 
     def _enter(self, step: Step) -> None:
         front = self._front
@@ -338,10 +348,12 @@ class Undoing:
         cells_of = self._front.cells_of
         return list(dict.fromkeys((cells_of[id(data)], key) for data, key, _ in step.wrote))
 
-    def _read(self, step: Step, now: dict[tuple[Index, Any], None]) -> None:
-        """Note what a step reads."""
+    def _read(self, step: Step, now: dict[tuple[Index, Any], None], *, same_writes: bool = False) -> None:
+        """Note what a step reads. `same_writes`: what it wrote, it still does: then what it reads of that need not be in indexes."""
         pairs = iter(step.reads)
         before = dict.fromkeys(zip(pairs, pairs, strict=True))
+        if same_writes and before.keys() == now.keys():
+            return
         for at in before:
             if at not in now:
                 at[0].remove(at[1], step.number)
