@@ -476,3 +476,33 @@ def test_where_rows_come_late_the_end_is_a_slice_of_its_own(
         assert early.slices == 1  # late rows may come anywhere: no place near the end helps
         # Watch looks back on its states: only a run that keeps the rows can be gone on from
         assert replay(Watch, _append(log, [hits[-2]]), place / "6", spark=False).slices == 1
+
+
+def test_rows_that_arrived_late_cut_the_first_replay(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A log whose rows say when they arrived: already before the first late append its end is a slice of its own."""
+    monkeypatch.setattr("timelapse.log.segment.BLOCK_EVENTS", 50)
+    day, hour = 86_400 * 10**6, 3_600 * 10**6
+
+    def rows(path: Path, hits: Sequence[Hit]) -> str:
+        path.write_text(
+            "ts,came,who,size\n"
+            + "".join(f"{h.ts},{h.ts + h.size % 7 * hour},{h.who},{h.size}\n" for h in hits)
+        )
+        return str(path)
+
+    hits = [Hit(who=n % 9, size=n % 12, ts=1_700_000_000_000_000 + n * day // 50) for n in range(2000)]
+    first, late = hits[:1960] + hits[1961:], hits[1960:1961]
+    source = tl.Source(rows(tmp_path / "1.csv", first), arrival="came")
+    log = Log.write(tmp_path / "log", {Hit: source})
+    before = replay(Plain, log, tmp_path / "a", spark=False)
+    assert before.slices == 2
+    assert before.manifest.cuts[1] >= 1999 * 3 // 4
+    log = log.append({Hit: tl.Source(rows(tmp_path / "2.csv", late), arrival="came")})
+    assert log.manifest.ingests[-1].late == 1
+    again = replay(Plain, log, tmp_path / "b", spark=False)
+    _same(run_serial(Plain, list(log.events(Hit))), again, "gone on")
+    assert again.certificate["start_from"]["slices"] == 1
+    ordered = Log.write(
+        tmp_path / "arrived", {Hit: tl.Source(str(tmp_path / "1.csv"), arrival="came", order="arrival")}
+    )
+    assert replay(Plain, ordered, tmp_path / "c", spark=False).slices == 1  # what comes now is behind all

@@ -92,7 +92,7 @@ def cut(reader: EventReader, slices: int, plan: Plan, since: int = 0) -> tuple[l
 def cut_for_late(reader: EventReader, cuts: Sequence[int], late: int) -> list[int]:
     """These boundaries and one more in the last slice, where rows come late: before the events that the next ones may change.
 
-    Appends have changed the log from `late` events before its end on, at most. A replay of the next version then goes on from there, and
+    By what is known these are the last `late` ones. A replay of the next version then goes on from there, and
     not from the beginning of the slice: for a twentieth of this replay's processor time, so only where that slice is `_WORTH` times as long.
     """
     begin = rank(reader, cuts[-2]) if cuts[-2] else 0

@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Any
 
 from timelapse.errors import LogError, UsageError, meant
-from timelapse.ids import INT64_MAX
+from timelapse.ids import DAY, INT64_MAX
 from timelapse.log import Log, MemoryLog
-from timelapse.log.manifest import IngestEntry
+from timelapse.log.manifest import IngestEntry, Manifest
 from timelapse.log.reader import EventReader
 from timelapse.log.types import heard
 from timelapse.model.events import Event
@@ -40,7 +40,7 @@ class Source:
     logs: tuple[tuple[str, str], ...] = ()
     """Path and id of each log, where there are several, one after the other."""
     late: int = 0
-    """Where appends have changed the log before its end: so many events before the end as it was then, at most."""
+    """Where rows come late: so many events before the end the next ones may change, by what appends have changed and by how late rows arrived."""
 
     @property
     def left(self) -> int:
@@ -58,7 +58,7 @@ def open_source(log: Any, program: Program) -> Source:
         counts = {t.name: t.count for t in log.info().types}
         return Source(
             log.reader, counts, str(log.path), log.id, log.left_out, part=log.part, types=log.only_types,
-            late=_changed_back(log.manifest.ingests),
+            late=max(_changed_back(log.manifest.ingests), _behind_arrivals(log.manifest)),
         )  # fmt: skip
     if isinstance(log, Iterable) and not isinstance(log, MemoryLog):
         listed: list[Event] = list(log)
@@ -79,6 +79,34 @@ def _changed_back(ingests: Sequence[IngestEntry]) -> int:
             found = max(found, count - ingest.rewritten)
         count += ingest.events - sum(ingest.replaced.values())
     return found
+
+
+def _behind_arrivals(manifest: Manifest) -> int:
+    """How many events have rows that arrive as late as the latest so far before or among them, if these come now; 0 where no source tells.
+
+    Each type's rows come behind the day on which its last ones were. Blocks are counted as a whole.
+    """
+    last: dict[str, int] = {}
+    for segment in manifest.segments:
+        for number, days in segment.days.items():
+            name = manifest.types[number].name
+            last[name] = max(*days, last.get(name, min(days)))
+    places = [
+        last[source.type] * DAY - source.late["most"]
+        for ingest in manifest.ingests
+        for source in ingest.sources
+        if source.late and source.type in last and source.source.get("order") != "arrival"
+    ]
+    if not places:
+        return 0
+    return sum(
+        end - start
+        for segment in manifest.segments
+        for start, end, at in zip(
+            segment.starts, [*segment.starts[1:], segment.count], segment.ts_last, strict=True
+        )
+        if at >= min(places)
+    )
 
 
 def check_heard(log: Log, program: Program) -> None:
