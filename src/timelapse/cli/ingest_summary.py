@@ -80,15 +80,17 @@ def _print_sums(ingest: IngestEntry, before: Sequence[IngestEntry]) -> None:
             )
     _print_replaced(ingest, before)
     if ingest.replaced:
-        first = (
+        which = (
             "all events that were there"
             if ingest.rewritten is None
             else f"up to event {ingest.rewritten:,} all"
         )
-        line(
-            ("", ""),
-            f"          {first} stand where they stood, as they were; runs over earlier versions stay as they are",
+        first = (
+            f"{which} stand where they stood, as they were"
+            if ingest.rewritten != 0
+            else "no event stands where it stood"
         )
+        line(("", ""), f"          {first}; runs over earlier versions stay as they are")
     elif ingest.rewritten is not None:
         line(
             ("late      ", "yellow"),
