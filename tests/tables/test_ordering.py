@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from tests.depth import deep
 from timelapse.ids import INT64_MAX, INT64_MIN
-from timelapse.tables.ordering import _cells, scattered, stable_order, taker
+from timelapse.tables.ordering import _cells, distinct, scattered, stable_order, taker
 from timelapse.tables.rowhash import both_lanes
 
 EDGES = st.sampled_from([INT64_MIN, INT64_MIN + 1, -1, 0, 1, INT64_MAX - 1, INT64_MAX])
@@ -92,3 +92,13 @@ def test_a_column_of_one_number_is_not_copied() -> None:
     assert found.buffers()[1].address == column.buffers()[1].address
     assert taker(pa.array([7, 8, 7]), far=True)(np.asarray([2, 1])).to_pylist() == [7, 8]
     assert taker(pa.array([7, None, 7]), far=True)(np.asarray([1, 2])).to_pylist() == [None, 7]
+
+
+@given(st.lists(st.integers(0, 2**64 - 1) | st.integers(0, 3) | st.just(2**64 - 1), max_size=40))
+@settings(max_examples=deep(100))
+def test_distinct_numbers_are_those_of_numpy(values: list[int]) -> None:
+    given_ = np.array(values, np.uint64)
+    found = distinct(given_)
+    assert found.tolist() == sorted(set(values))
+    assert found.dtype == np.uint64
+    assert given_.tolist() == values

@@ -18,6 +18,7 @@ import pyarrow.compute as pc
 from timelapse.errors import IngestError, Place
 from timelapse.log.segment import fields_table
 from timelapse.model.types import FLOAT, OptionalType
+from timelapse.tables.ordering import distinct
 from timelapse.tables.rowhash import whole_array
 
 if TYPE_CHECKING:
@@ -101,7 +102,7 @@ def left_out(rule: Rule, ts: I64, table: pa.Table, rank: I64) -> LeftOut:
     same, conflict = np.zeros(rows, np.bool_), np.zeros(rows, np.bool_)
     times = pa.array(ts)
     keys, whole = numbered([times if f == "ts" else whole_array(table[f]) for f in rule.fields], rows)
-    if rows == 0 or len(np.unique(keys)) == rows:
+    if rows == 0 or len(distinct(keys)) == rows:
         return LeftOut(same, conflict, same)
     alike, _ = numbered([times, *(whole_array(c) for c in table.columns)], rows)
     known = rank < 0

@@ -12,6 +12,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from timelapse.tables.ordering import distinct
 from timelapse.tables.rowhash import row_hashes
 
 U64 = npt.NDArray[np.uint64]
@@ -29,7 +30,7 @@ class Distinct:
         if len(self._least) == self.size:
             hashes = hashes[hashes <= self._least[-1]]
         if len(hashes):
-            self._least = np.unique(np.concatenate([self._least, hashes]))[: self.size]
+            self._least = distinct(np.concatenate([self._least, hashes]))[: self.size]
 
     @property
     def exact(self) -> bool:
