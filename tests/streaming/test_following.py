@@ -25,6 +25,7 @@ from timelapse.errors import RunError, UsageError
 from timelapse.streaming import following
 from timelapse.streaming.following import Following, follow
 from timelapse.streaming.reading import Reading
+from timelapse.streaming.recovery import Recovery
 from timelapse.streaming.serve.app import Server
 
 RULES = """
@@ -105,6 +106,28 @@ def test_it_has_what_the_run_has(tmp_path: Path, seed: int, late: str) -> None:
         followed.stop()
         assert followed.health.state == "stopped"
     assert Reading.open(out).parity().same
+
+
+def test_a_correction_is_there_once_it_can_be_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Who waits for its epoch reads it, however long it takes to be followed."""
+    begin = Recovery.begin
+
+    def slowly(this: Any, *args: Any, **given: Any) -> Any:
+        time.sleep(0.3)
+        return begin(this, *args, **given)
+
+    monkeypatch.setattr(Recovery, "begin", slowly)
+    push, out = tl.Push(), tmp_path / "out"
+    with (
+        tl.live(Adding, {Put: push}, out, idle=None, **FAST, late="correct", correct_every="10ms") as run,
+        follow(out) as found,
+    ):
+        push.send([Put(who=1, size=1, ts=1_000 + n) for n in range(9)])
+        run.until(lambda e: e.end_seq >= 8)
+        push.send([Put(who=1, size=100, ts=990)])
+        last = run.until(lambda e: e.version > 0)
+        up_to(found, last.number)
+        assert found.get("total", 1) == run.get("total", 1) > 100
 
 
 def test_it_changes_nothing_and_has_no_say(tmp_path: Path) -> None:

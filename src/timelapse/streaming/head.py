@@ -143,15 +143,15 @@ class Head:
         for line in made.done:
             self._tell(line)
 
-    def _begin_kernel(self, *, compiled: bool) -> None:
-        """Make the kernel, at the newest checkpoint, and bring it to the newest epoch."""
-        self._stand_at(self._recovery.begin(self.last, compiled=compiled)[0])
+    def _begin_kernel(self, *, compiled: bool, last: Epoch | None = None) -> None:
+        """Make the kernel, at the newest checkpoint, and bring it to the newest epoch, or to one that is followed."""
+        self._stand_at(self._recovery.begin(last or self.last, compiled=compiled)[0], last)
         self.recovered += self.on.rerun
 
-    def _stand_at(self, running: Running) -> None:
+    def _stand_at(self, running: Running, last: Epoch | None = None) -> None:
         """Go on with a program that stands at the end of the newest epoch."""
         self.on = running
-        self.committed.show(running.opened, self.last)
+        self.committed.show(running.opened, last or self.last)
         self._texts = 2 * running.kernel.text_bytes
 
     def basis(self) -> Callable[[], Stand]:
@@ -198,22 +198,20 @@ class Head:
             raise another(self._program, pack.name)
         self._changed_at = self._changed_at if about.change is None else about.complete
         if about.correction is not None or about.change is not None:
-            self.last = about
-            self._begin_kernel(compiled=True)
+            self._begin_kernel(compiled=True, last=about)
         else:
             try:
                 self._recovery.again(self.on, about.number, about, None, None)
             except Abandoned:
-                self.last = about
-                self._begin_kernel(compiled=False)
+                self._begin_kernel(compiled=False, last=about)
         self.held.recall(pack, about.complete)
         if about.complete is not None:
             self.held.take(about.complete, 0)
         self.late.follow(pack)
-        self.last, self._hash = about, pack.hash
         self.marks.follow(about)
         self.filters = Filters(about.filters, self._types)
         self.committed.show(self.on.opened, about)
+        self.last, self._hash = about, pack.hash  # who waits for the epoch can read it
 
     # --- an epoch -----------------------------------------------------------------------------------
 
