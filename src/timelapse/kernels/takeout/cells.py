@@ -176,7 +176,10 @@ class Cells:
 
     def known(self) -> Iterable[Any]:
         """All keys that are there at any of the steps kept or that can be looked back on, and perhaps more."""
-        return {**self.data, **self.writers.found, **self._past}
+        under_way = (
+            key for data, key, _ in self._under_way if data is self.data
+        )  # perhaps gone, and looked back on
+        return {**self.data, **self.writers.found, **self._past, **dict.fromkeys(under_way)}
 
     def met(self, key: Any) -> None:
         """A key may be there from now on."""
