@@ -508,7 +508,7 @@ def test_a_key_that_its_step_has_removed_is_looked_back_on(monkeypatch: pytest.M
         def go(self, m: Move) -> None:
             self.level[m.who] = m.amount
             if m.amount == 3:
-                del self.level[m.who + 1]
+                del self.level[m.who - 6]
             self.emit(Out(who=m.who, total=len(self.level.ago(2).items())))
 
         @tl.on(Move, after=1)
@@ -518,5 +518,5 @@ def test_a_key_that_its_step_has_removed_is_looked_back_on(monkeypatch: pytest.M
     monkeypatch.setattr(taking, "_SPACING", 1)
     monkeypatch.setattr(steplog, "_FEW", -10_000)
     monkeypatch.setattr(steplog, "_PART", 1_000_000)
-    events: list[tl.Event] = [Move(who=i % 2, amount=3 if i == 6 else 1)._at(10 * i, i) for i in range(8)]
+    events: list[tl.Event] = [Move(who=i, amount=3 if i == 6 else 1)._at(10 * i, i) for i in range(8)]
     assert taken_out(Removing, events, None) == beginning_again(Removing, events, None)
