@@ -289,8 +289,9 @@ def test_earlier_events_are_refused_by_append(spark: SparkSession, tmp_path: Pat
     text = str(caught.value)
     assert f"{second}:3 Message" in text
     assert "2 events are not later than the log, which ends at 1970-01-01 00:00:00.000009" in text
-    with pytest.raises(LogError, match="TL407"):
+    with pytest.raises(LogError, match="TL407") as other:
         log.append({Link: second})
+    assert "--overwrite" in str(other.value.hint)
     assert sorted(str(p) for p in (tmp_path / "log").rglob("*") if p.name != ".lock") == before
     assert Log.open(tmp_path / "log").id == log.id
 

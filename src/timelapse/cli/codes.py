@@ -34,7 +34,7 @@ TL406 Another append is running
 Wait for it to end. Appends to one log go one after the other.
 
 TL407 An event type that the log does not have
-An append brings events of the log's own types.
+An append brings events of the log's own types, which are those that it was made with. With other types make the log anew (--overwrite).
 
 TL408 Events that are not later
 With --late refuse an append only takes events after the log's last time. --late include, the default, puts earlier ones in their places, in a new version of the log.

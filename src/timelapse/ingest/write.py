@@ -77,7 +77,8 @@ def append_to(
             if kind not in current.event_types:
                 raise LogError(
                     f"{kind} is not a type of this log", place=Place(str(path)), code="TL407",
-                    hint="its types: " + "; ".join(str(t) for t in current.event_types),
+                    hint="its types: " + "; ".join(str(t) for t in current.event_types)
+                    + ". A log keeps the types that it was made with: make it anew (--overwrite) with all of them",
                 )  # fmt: skip
             wanted[known[kind.name]] = [(kind, source) for source in own]
         numbers = sorted(wanted)  # the declared order of the log, whatever the order of `sources`
