@@ -50,9 +50,9 @@ LOAD_SHARE = 0.05
 COMPILED_LOAD_SHARE = 0.15
 """The same, relative to a compiled one: its keys are looked up and their rows made. Ten million anti-spam events, at half of the log: 0.11 s
 of processor time (November 2026)."""
-LATER = 1.2
-"""What an event takes as Python in a slice that does not begin empty, relative to the first: what keys held at its start is kept.
-Measured over a million anti-spam events in two halves: 1.2."""
+LATER, LATER_SHARE = 5e-7, 0.2
+"""Seconds that an event takes more as Python in a slice that does not begin empty, as what keys held at its start is kept; and the most that
+this is of what it takes. Measured over a million anti-spam events in two halves: a fifth."""
 CROWD = 1.3
 """How much slower compiled passes are side by side on one machine than one alone: they wait for the same memory.
 Measured on two virtual machines with two cores (AMD and Intel): 1.2 to 1.45."""
@@ -337,10 +337,11 @@ class Law:
         """How much slower passes are side by side. Python's wait for the interpreter, not for memory."""
         return CROWD if self.compiled else 1.0
 
-    @property
-    def later(self) -> float:
-        """What an event takes in a slice that does not begin empty, relative to the first slice."""
-        return 1.0 if self.compiled else LATER
+    def later(self, events: int) -> float:
+        """What each of so many events takes in a slice that does not begin empty, relative to the first slice."""
+        if self.compiled or not self.serial_seconds:
+            return 1.0
+        return 1.0 + min(LATER * events / self.serial_seconds, LATER_SHARE)
 
     def ideal(self, cores: int) -> float:
         """The law without constants: 1/C + (C-1)/C^2 * R_scan + (C-1)/C * R_chain."""

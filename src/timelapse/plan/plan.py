@@ -140,7 +140,7 @@ class Plan:
             tuple((stage.cost + more) * law.serial_seconds for stage, more in zip(self.stages, kept, strict=True)),
             (1 + law.kept) * law.serial_seconds, task,
             law.merge_seconds if self.stages else 0.0, law.load_seconds if self.stages else 0.0, law.crowd,
-            law.recalled * law.serial_seconds, self.reach, law.one_by_one(0, self.threads), law.later,
+            law.recalled * law.serial_seconds, self.reach, law.one_by_one(0, self.threads), law.later(self.events),
         )  # fmt: skip
         return arrange(self.shapes, times, slices, cores or self.cores, lead=self.lead)
 
