@@ -15,8 +15,6 @@ from timelapse.analysis.idioms.base import is_pure, names_of, reads_state, same,
 from timelapse.analysis.idioms.values import never_none
 from timelapse.analysis.ir import FunctionIR, Node, StateWrite, Vertex
 from timelapse.kinds.base import ABSENT, StateSpec
-from timelapse.kinds.counter import Counter
-from timelapse.kinds.value import Value
 from timelapse.model.types import BYTES, INT, STR, TIME, OptionalType
 
 if TYPE_CHECKING:
@@ -40,9 +38,9 @@ def _onward_states(graph: Graph) -> frozenset[str]:
 
 
 def _goes_on(graph: Graph, spec: StateSpec) -> bool:
-    of = {Counter: _counts, Value: _moves}.get(spec.kind)
-    if of is None:
+    if not spec.kind.one_way:
         return False
+    of = _counts if spec.kind.one_way == "added" else _moves
     directions: set[str] = set()
     for vertex, write in graph.writes[spec.name]:
         found = of(graph, spec, vertex, write)

@@ -222,6 +222,9 @@ class State:
     then; "latest", what the latest left; "best", the first of those that no later one has beaten (`_beats`); "first", the first."""
     presence: ClassVar[bool] = False
     """Whether a key is there or not, and that is all: reads give a bool."""
+    one_way: ClassVar[Literal["", "added", "set"]] = ""
+    """By what its writes can be seen to give no key a value back that it has left (analysis/onward.py): "added", a whole number is added to
+    it; "set", it is set to what it is compared with before."""
     never_none: ClassVar[bool] = False
     """Whether None is refused as a value, also where the declared type has it."""
     parts: ClassVar[tuple[Any, ...]] = ()

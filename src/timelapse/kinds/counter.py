@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from heapq import nlargest
 from operator import itemgetter
-from typing import TYPE_CHECKING, Any, ClassVar, Generic
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, Literal
 
 from timelapse.errors import IntRange
 from timelapse.ids import INT64_MAX, INT64_MIN
@@ -40,6 +40,7 @@ class Counter(State, Generic[K]):
     has_value = False
     attribute_style = True
     net_window = True
+    one_way: ClassVar[Literal["", "added", "set"]] = "added"
     log_form = "net"
     window_form = "net"
     effect_words: ClassVar = {"set": "reset"}

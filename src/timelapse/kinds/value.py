@@ -80,6 +80,7 @@ class Value(ValueLike[K, V]):
     """
 
     attribute_style = True
+    one_way = "set"
     log_form = "present"
     window_form = "latest"
     unlogged = frozenset({"first"})
