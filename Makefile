@@ -31,24 +31,23 @@ $(STAMP): requirements.lock pyproject.toml | $(BIN)/python
 demo: install
 	$(BIN)/timelapse demo
 
-# ARGS goes to pytest: make test ARGS="tests/log -x". Without it everything runs, in three processes: on two cores a quarter of
-# the time passed in waiting, for Java, servers, kills and stores that are away.
+# ARGS goes to pytest: make test ARGS="tests/log -x". Without it everything runs, in two processes.
 test: install
-	$(BIN)/python -m pytest $(or $(ARGS),-n 3 $(WHOLE))
+	$(BIN)/python -m pytest $(or $(ARGS),$(IN_TWO))
 
 # While you work: of each test the first case, without Spark, other processes, the compiler, and what takes long: more than
 # half a second of processor time when `make times` measured it.
 test-fast: install
-	$(BIN)/python -m pytest -n 2 $(WHOLE) --first-cases -m "not (spark or process or compiled or slow)" $(ARGS)
+	$(BIN)/python -m pytest $(IN_TWO) --first-cases -m "not (spark or process or compiled or slow)" $(ARGS)
 
 # Runs the tests and writes how long they took (tests/times.json), by which `slow` is marked and long files come first.
 times: install
-	$(BIN)/python -m pytest -n 2 $(WHOLE) --write-times $(ARGS)
+	$(BIN)/python -m pytest $(IN_TWO) --write-times $(ARGS)
 
 # Whole groups of tests (tests/groups.py), those that take long first (tests/conftest.py). Code that is compiled is kept:
 # without it each process rewrites the assertions of all tests, and each process that a test starts compiles all modules.
 test test-fast times: export PYTHONDONTWRITEBYTECODE =
-WHOLE := --dist loadgroup --durations 25
+IN_TWO := -n 2 --dist loadgroup --durations 25
 
 lint: install
 	$(BIN)/ruff check src tests benchmarks

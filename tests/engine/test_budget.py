@@ -272,3 +272,12 @@ def test_a_thread_that_has_ended_is_watched_no_more() -> None:
     else:
         pytest.fail("a thread that has ended still has a clock")
     watches[0]._follow()
+
+
+def test_nobody_is_asked_once_it_is_over() -> None:
+    """The other thread may only begin then, and what it would ask may be closed."""
+    asked: list[int] = []
+    watch = budget._Watch(1.0, lambda: asked.append(1), sys._getframe())
+    watch.end()
+    watch._follow()
+    assert asked == []

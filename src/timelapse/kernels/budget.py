@@ -104,9 +104,9 @@ class _Watch:
             self._watch()
 
     def _watch(self) -> None:
-        last, since = self._turn(), self._clock()
+        last, since = self._at(), self._clock()
         while not self._over.wait(min(_LOOK, self._seconds / 4)):
-            now = self._turn()
+            now = self._at()
             if now is None or now != last:
                 last, since = now, self._clock()
             elif self._clock() - since > self._seconds:
@@ -115,6 +115,11 @@ class _Watch:
                         self._told = True
                         _raise(self._ident, Spent)
                 since = self._clock() - self._seconds + max(self._seconds / 2, _AGAIN)
+
+    def _at(self) -> object:
+        """What the thread is at; None once it is over: who was asked may be closed then."""
+        with self._lock:
+            return None if self._over.is_set() else self._turn()
 
     def _interruptible(self) -> bool:
         """Whether the thread is in what `call` called.
