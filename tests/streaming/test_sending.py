@@ -89,7 +89,7 @@ def test_who_was_cut_off_sends_again(served: tuple[Live, Server]) -> None:
         for message in messages[:8]:
             socket.send(message)
         assert [answer(socket)["counted"] for _ in range(3)] == [1, 1, 1]
-    run.until(lambda e: e.end_seq == 7)  # all eight are there; five answers were lost
+        run.until(lambda e: e.end_seq == 7)  # all eight are there; five answers are lost
     with sender(server, "/push/Named?first=4", Idempotency_Key="device 7") as socket:
         for message in messages[3:]:
             socket.send(message)
