@@ -9,7 +9,7 @@ from typing import Annotated, Any
 
 import typer
 
-from timelapse.cli.options import Engine, Json, Master, ProgramArg, Sets, examples
+from timelapse.cli.options import Engine, Json, LiveRun, Master, ProgramArg, ProgramElsewhere, Sets, examples
 
 _FIRST = "May start with TYPE= to apply to one type, and repeat."
 
@@ -355,15 +355,8 @@ def _named(sources: list[str], classes: dict[str, Any], program: str) -> dict[st
 
 
 def parity(
-    out: Annotated[
-        Path, typer.Argument(metavar="OUT", help="A live run's directory or URL.", show_default=False)
-    ],
-    program: Annotated[
-        str | None,
-        typer.Argument(
-            metavar="FILE:CLASS", help="The program, where it is not where it was.", show_default=False
-        ),
-    ] = None,
+    out: LiveRun,
+    program: ProgramElsewhere = None,
     settings: Sets = None,
     every: Annotated[
         str | None, typer.Option(metavar="TIME", help="Again and again, until it differs.")

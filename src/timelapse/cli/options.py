@@ -19,6 +19,15 @@ Sets = Annotated[
     list[str] | None,
     typer.Option("--set", metavar="NAME=VALUE", help="Set a parameter of the program. May repeat."),
 ]
+LiveRun = Annotated[
+    Path, typer.Argument(metavar="OUT", help="A live run's directory or URL.", show_default=False)
+]
+ProgramElsewhere = Annotated[
+    str | None,
+    typer.Argument(
+        metavar="FILE:CLASS", help="The program, where it is not where it was.", show_default=False
+    ),
+]
 Master = Annotated[
     str | None,
     typer.Option("--master", metavar="URL", help="Spark master, such as local[4] or spark://host:7077."),

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from timelapse.cli.options import Json, Sets, examples
+from timelapse.cli.options import Json, LiveRun, ProgramElsewhere, Sets, examples
 
 
 def register(app: typer.Typer) -> None:
@@ -21,15 +20,8 @@ def register(app: typer.Typer) -> None:
 
 
 def serve(
-    out: Annotated[
-        Path, typer.Argument(metavar="OUT", help="A live run's directory or URL.", show_default=False)
-    ],
-    program: Annotated[
-        str | None,
-        typer.Argument(
-            metavar="FILE:CLASS", help="The program, where it is not where it was.", show_default=False
-        ),
-    ] = None,
+    out: LiveRun,
+    program: ProgramElsewhere = None,
     settings: Sets = None,
     listen: Annotated[
         str, typer.Option(metavar="[HOST:]PORT", help="Where to listen; port 0: one that is free.")

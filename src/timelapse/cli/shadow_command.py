@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from timelapse.cli.options import Json, ProgramArg, Sets, examples
+from timelapse.cli.options import Json, LiveRun, ProgramArg, Sets, examples
 from timelapse.display import many
 
 if TYPE_CHECKING:
@@ -28,9 +27,7 @@ def register(app: typer.Typer) -> None:
 
 def shadow(
     program: ProgramArg,
-    out: Annotated[
-        Path, typer.Argument(metavar="OUT", help="A live run's directory or URL.", show_default=False)
-    ],
+    out: LiveRun,
     settings: Sets = None,
     name: Annotated[
         str, typer.Option(metavar="NAME", help="What it is called, where there are several.")

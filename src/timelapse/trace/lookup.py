@@ -12,6 +12,8 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from timelapse.tables.ordering import distinct
+
 Ints = npt.NDArray[np.int64]
 _SPAN = 1 << 24
 """So far apart the least and the largest may be."""
@@ -66,8 +68,7 @@ def numbers(column: pa.ChunkedArray) -> Ints | None:
 
 def merged(parts: Iterable[Ints]) -> Ints:
     """All of them, ascending, once each."""
-    all_ = np.sort(np.concatenate([np.zeros(0, np.int64), *parts]), kind="stable")
-    return all_[np.append(True, all_[1:] != all_[:-1])] if len(all_) else all_
+    return distinct(np.concatenate([np.zeros(0, np.int64), *parts]), runs=True)
 
 
 __all__ = ["Lookup", "merged", "numbers"]
