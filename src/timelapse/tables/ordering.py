@@ -11,7 +11,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from timelapse.tables.rowhash import one_array
-from timelapse.tables.words import sorted_words
 
 I64 = npt.NDArray[np.int64]
 Number = TypeVar("Number", bound=np.integer[Any])
@@ -47,7 +46,7 @@ def stable_order(values: I64) -> I64:
     words = values.view(np.uint64) - np.uint64(least & 0xFFFF_FFFF_FFFF_FFFF)  # modulo 2^64: never negative
     words <<= np.uint64(bits)
     words |= np.arange(rows, dtype=np.uint64)
-    words = sorted_words(words)
+    words.sort()
     words &= np.uint64((1 << bits) - 1)
     return words.view(np.int64)
 

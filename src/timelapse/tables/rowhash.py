@@ -19,7 +19,6 @@ import pyarrow.compute as pc
 
 from timelapse.model import decimals
 from timelapse.tables.loops import STEP, U64, loops, mix, mixed
-from timelapse.tables.words import sorted_words
 
 _MASK = (1 << 64) - 1
 KEY_SEED = 0x6B65795F68617368
@@ -111,7 +110,7 @@ def hash_order(h: U64) -> npt.NDArray[np.int64]:
     low = np.uint64((1 << max(rows - 1, 0).bit_length()) - 1)
     packed = h & ~low
     packed |= np.arange(rows, dtype=np.uint64)
-    packed = sorted_words(packed)
+    packed.sort()
     packed &= low
     order = packed.view(np.int64)
     sorted_ = h[order]
