@@ -107,7 +107,8 @@ def test_corrections_find_one_from_before_their_rows(tmp_path: Path, monkeypatch
     out, late = tmp_path / "out", {"late": "correct", "correct_every": "1ms", "correct_within": None}
     ran(out, 0, 80, **late)
     collect(LocalPlace(out), corrected=True)
-    assert len(list((out / CHECKPOINTS).iterdir())) < 80  # how many depends on how soon they were put together
+    # how many stay depends on how soon they were put together
+    assert len(list((out / CHECKPOINTS).iterdir())) < 80
     push = tl.Push()
     with tl.live(Adding, {Put: push}, out, idle=None, **{**FAST, **late}) as run:
         push.send([Put(who=7, size=1, ts=1595)])
