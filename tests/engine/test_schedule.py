@@ -173,6 +173,25 @@ def test_a_pass_that_runs_alone_has_the_other_cores_read_ahead() -> None:
     assert arrange(shapes, dataclasses.replace(times, alone=1.0, crowd=1.0), 4, 4).lead < 3
 
 
+def test_slices_that_hand_on_cost_what_ending_one_does() -> None:
+    """However many there are, and whatever their sizes: one task runs them. Passes ahead of some of them are foretold as ever."""
+    shapes, times = SHAPES[:1], Times((0.8,), 1.0, 0.1, 0.2, load=0.3, crowd=1.3, alone=0.7, handing=0.1)
+    assert foretell(shapes, times, (0.5, 0.5), 1, 2) == pytest.approx(0.8 + 0.05)
+    assert foretell(shapes, times, (0.25,) * 4, 3, 2) == pytest.approx(0.8 + 0.15)
+    assert foretell(shapes, times, (1.0,), 0, 2) == foretell(
+        shapes, dataclasses.replace(times, handing=None), (1.0,), 0, 2
+    )
+    assert foretell(shapes, times, (0.25,) * 4, 1, 2) == foretell(
+        shapes, dataclasses.replace(times, handing=None), (0.25,) * 4, 1, 2
+    )
+    for slices in (2, 8, 60):
+        found = arrange(shapes, times, slices, 2)
+        assert found.lead == slices - 1
+        assert found.shares == pytest.approx((1 / slices,) * slices)
+    assert arrange(shapes, dataclasses.replace(times, handing=9.0), 60, 2).lead == 1
+    assert arrange(shapes, times, 8, 2, lead=2).lead == 2
+
+
 class Cores(Recording):
     """Two cores, for a task that runs alone too."""
 

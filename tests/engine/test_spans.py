@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
 import tempfile
 from collections.abc import Callable
@@ -10,7 +11,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import timelapse as tl
@@ -29,7 +30,7 @@ from tests.engine.test_validation import (
 )
 from timelapse.analysis.result import PassProgram
 from timelapse.log import MemoryLog
-from timelapse.plan import Plan
+from timelapse.plan import Plan, make_plan
 from timelapse.plan.schedule import Arrangement
 from timelapse.run import run_serial, start
 from timelapse.run.slices import cut_in_runs
@@ -85,7 +86,7 @@ def test_halves_that_run_one_after_the_other_are_two_tasks(
 ) -> None:
     """Where that is quicker, and however many tasks passes ahead would need so as not to hold too much: there are none."""
 
-    def arranged(self: Plan, slices: int, cores: int | None = None) -> Arrangement:
+    def arranged(self: Plan, slices: int, cores: int | None = None, *, apart: bool = False) -> Arrangement:
         return Arrangement((1 / slices,) * slices, 1, seconds if slices == 2 else 2.0)
 
     monkeypatch.setattr(start, "least_slices", lambda *args: 4)
@@ -97,10 +98,64 @@ def test_halves_that_run_one_after_the_other_are_two_tasks(
     assert sum(kind == "final" for kind, _, _ in executor.spans) == tasks
 
 
+@pytest.fixture
+def hands_on() -> Any:
+    """As where all passes are machine code, and the plan's cores are this machine's."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Plan, "hands_on", property(lambda plan: True))
+        yield
+
+
+@pytest.mark.parametrize("slices", [2, 3, 7])
+def test_slices_that_all_lead_are_one_task(slices: int, tmp_path: Path, hands_on: None) -> None:
+    """Each goes on with the states as the one before left them: nothing is merged, and none is predicted."""
+    events = [A(k=i % 3, v=i % 2, s="a", ts=i) for i in range(24)]
+    executor = Spans()
+    run = led(Chained, MemoryLog(events, [A, B]), slices, slices - 1, tmp_path / "run", executor)
+    assert executor.spans == [("final_chain", 0, slices - 1)]
+    assert executor.merged == []
+    told = run.certificate
+    assert (told["mode"], told["slices"], told["leading_slices"]) == ("staged", slices, slices - 1)
+    assert (told["predicted_slices"], told["validated_slices"], told["fallback"]) == (0, 0, None)
+    assert run.verify().ok
+
+
+@pytest.mark.parametrize("program", ALL, ids=lambda p: p.__name__)
+@settings(max_examples=deep(10), suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(events=logs(), slices=st.sampled_from([2, 3, 7]))
+def test_one_task_equals_the_serial_meaning(
+    program: type[tl.Program], events: list[tl.Event], slices: int, hands_on: None
+) -> None:
+    """Also the state at every boundary within it."""
+    log = MemoryLog(events, [A, B])
+    with tempfile.TemporaryDirectory() as folder:
+        run = led(program, log, slices, slices - 1, Path(folder) / "run")
+        found = run.verify()
+        assert found.ok, found.text
+        reference = run_serial(program, log)
+        assert (run.digest, run.state_digest) == (reference.digest, reference.state_digest)
+
+
+def test_a_task_goes_on_only_where_it_has_the_cores_and_all_is_machine_code() -> None:
+    """Elsewhere slices may run side by side, or on another machine, and handlers as Python gain by that."""
+    plan = make_plan(Chained, slices=2, force="staged", compiled=lambda work, final: True, threads=2)
+    assert plan.hands_on
+    assert plan.arrange(2).lead == 1
+    assert plan.arrange(2).seconds < plan.arrange(2, apart=True).seconds
+    assert not dataclasses.replace(plan, threads=1).hands_on
+    assert not dataclasses.replace(plan, cores=4).hands_on
+    assert not make_plan(Chained, slices=2, force="staged", threads=2).hands_on
+
+
 class Spans(Recording):
     def __init__(self) -> None:
         super().__init__()
         self.spans: list[tuple[str, int, int]] = []
+        self.merged: list[tuple[str, int]] = []
+
+    def merge(self, task: Any) -> Any:
+        self.merged.append((task.state, task.first))
+        return super().merge(task)
 
     def submit(self, tasks: Any, done: Any, watch: Any) -> None:
         self.spans += [(task.kind, task.first, task.last) for task in tasks]

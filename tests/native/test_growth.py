@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import random
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pytest
 
+from timelapse.kernels.native.memory import blocks
 from timelapse.kernels.native.memory.growth import Growth, foretell
 from timelapse.kernels.native.memory.hashtable import HashTable
-from timelapse.kernels.native.memory.layout import Layout
+from timelapse.kernels.native.memory.layout import OCCUPIED, PRESENT, TOUCHED, Layout
+from timelapse.model.types import ScalarType
 
 PIECE = 32_768
 EVENTS = 6_000_000
@@ -106,3 +109,31 @@ def test_slices_of_one_run_are_foretold_as_one() -> None:
             sliced.go_on(EVENTS // PIECE // 3 * PIECE)
         expected = whole.expected(done, done // 2)
         assert sliced.expected(done - sliced._past, done // 2) == expected
+
+
+@pytest.mark.parametrize("threads", [1, 3])
+def test_a_new_slice_keeps_what_rows_hold_and_forgets_what_was_written(
+    threads: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Shared out among threads or not; also rows that came by no count of this table's."""
+    monkeypatch.setattr(blocks, "LARGE", 0)
+    layout = Layout(1, ScalarType("int"), "exact", tracked=True)
+    table: Any = HashTable([layout], threads=threads)
+    table.begin()
+    assert (table.rows, len(table.base)) == (0, 0)
+    keys = np.arange(1, 3001, dtype=np.int64).reshape(-1, 1)
+    table.load(layout, keys, keys * 7)
+    table.slots[table.slots[:, 0] != 0, 0] |= TOUCHED
+    table.rows = 1
+    before = table.slots.copy()
+    table.begin()
+    assert table.rows == 3000
+    there = before[:, 0] != 0
+    assert set(table.slots[there, 0].tolist()) == {OCCUPIED | PRESENT}
+    assert not table.slots[~there].any()
+    assert (table.slots[:, 1:] == before[:, 1:]).all()
+    assert (table.base[:, 0] == table.slots[:, 0]).all()
+    assert (table.base[:, 1] == table.slots[:, layout.place]).all()
+    table.slots[there, layout.place] += 1
+    table.begin()
+    assert (table.base[there, 1] == before[there, layout.place] + 1).all()

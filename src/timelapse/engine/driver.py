@@ -8,7 +8,8 @@ after the other from the state that was really reached, and the run says so.
 
 Leading slices (plan/schedule.py) have no prediction that could be wrong: what was used to find the
 next slice's start is what their final pass changed, from a start that the induction says is exact.
-They are a chain, and the argument for the slices after them begins at the state that they reached.
+They are a chain, and the argument for the slices after them begins at the state that they reached. Where all slices but the last would lead,
+one task may take them all (`Job.runs`): each goes on with the states as the one before left them, and nothing is merged.
 
 What slices change may be known from an earlier replay, of all of them or of those at the beginning. It is a prediction like any other.
 """
@@ -60,7 +61,7 @@ class Driver:
     """Runs one job by a plan.
 
     What it schedules are *spans*: slices that a task takes together, most often one (`Job.runs`). `lead` is the number
-    of leading spans. `known`: what slices change of each state, of all or of the first so many, where the states at their
+    of leading spans. A single span is a chain: its slices lead, all but the last. `known`: what slices change of each state, of all or of the first so many, where the states at their
     starts, and behind the last of them, are in place already. No pass runs ahead over these. In a run that is not staged a task takes
     all slices behind them.
     """
@@ -76,6 +77,8 @@ class Driver:
         self._disk = world.disk
         self._states = tuple(spec_of(job.program).states)
         self._staged = job.slices - job.given > 1 and (known is not None or plan.mode == "staged")
+        self._in_one = self._staged and known is None and len(job.spans) == 1
+        self._staged = self._staged and not self._in_one
         held = 0 if known is None else 1 + max((at for _, at in known), default=-1)
         spans = job.spans if self._staged and known is None else [(i, i) for i in range(job.slices)]
         if known is not None and held < job.slices and plan.mode != "staged":
@@ -124,7 +127,7 @@ class Driver:
         self._check_taken_out(reports.values(), accepted=True)
         outcome = self._outcome([reports[i] for i in range(given, slices)])
         first, behind = (self._spans[at][0] for at in (self._schedule.held, self._schedule.lead))
-        outcome.lead = max(0, min(begin, behind) - first)
+        outcome.lead = slices - given - 1 if self._in_one else max(0, min(begin, behind) - first)
         outcome.validated = max(0, min(begin - 1, self._spans[-1][0]) - given - outcome.lead)
         outcome.predicted = max(0, self._spans[-1][0] - given - outcome.lead)
         outcome.fallback = fallback

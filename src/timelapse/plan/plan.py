@@ -130,8 +130,8 @@ class Plan:
             return COMPILED_COMPUTED_SHARE if computed else cost.decode / cost.seconds
         return COMPUTED_SHARE if computed else SHARING_SHARE
 
-    def arrange(self, slices: int, cores: int | None = None) -> Arrangement:
-        """How to cut the log into so many slices, and how many of them lead."""
+    def arrange(self, slices: int, cores: int | None = None, *, apart: bool = False) -> Arrangement:
+        """How to cut the log into so many slices, and how many of them lead. `apart`: no task takes several."""
         law = self.law
         task = THREAD_TASK_SECONDS if self.threads > 1 and self.unlocked else law.task_seconds
         logs = self.final.logs
@@ -141,8 +141,14 @@ class Plan:
             (1 + law.kept) * law.serial_seconds, task,
             law.merge_seconds if self.stages else 0.0, law.load_seconds if self.stages else 0.0, law.crowd,
             law.recalled * law.serial_seconds, self.reach, law.one_by_one(0, self.threads), law.later(self.events),
+            None if apart or not self.hands_on else law.hand_seconds,
         )  # fmt: skip
         return arrange(self.shapes, times, slices, cores or self.cores, lead=self.lead)
+
+    @property
+    def hands_on(self) -> bool:
+        """Whether slices of which one runs after the other are a single task: all cores are this machine's and read ahead for it."""
+        return 1 < self.threads >= self.cores and self.unlocked and not self.spec.times
 
     @property
     def unlocked(self) -> bool:

@@ -217,6 +217,9 @@ class Times:
     """What a final pass takes that runs alone, relative to one that does not: the other cores read ahead for it."""
     later: float = 1.0
     """What it takes for an event of a slice that does not begin empty, relative to one of the first slice."""
+    handing: float | None = None
+    """What it takes a task to go on into a slice with the state at the log's end, where one takes all slices if none has a pass ahead;
+    None: each is a task of its own."""
 
 
 @dataclass(frozen=True)
@@ -230,8 +233,10 @@ class Arrangement:
 
 def foretell(shapes: Sequence[Shape], times: Times, shares: Sequence[float], lead: int, cores: int) -> float:
     """The seconds of a staged run: its own rules played through with the times of passes."""
-    schedule = Schedule(shapes, len(shares), lead)
     ends = list(itertools.accumulate(shares, initial=0.0))
+    if times.handing is not None and 1 < len(shares) <= lead + 1:
+        return times.task + times.final * times.alone + times.handing * sum(ends[1:-1])
+    schedule = Schedule(shapes, len(shares), lead)
     states = max(1, sum(len(shape.states) for shape in shapes))
     crowd = times.crowd if cores > 1 and len(shares) > 1 else 1.0
     threads = merging(cores)
@@ -301,9 +306,14 @@ def arrange(
     """
     if slices > _PLAYED:
         shares = (1 / slices,) * slices
-        chosen = 1 if lead is None else lead
-        return Arrangement(shares, chosen, foretell_many(shapes, times, slices, cores))
-    leads = range(min(len(shapes) + 2, slices)) if lead is None else (lead,)
+        chosen, seconds = 1 if lead is None else lead, foretell_many(shapes, times, slices, cores)
+        if lead is None and times.handing is not None:
+            one = foretell(shapes, times, shares, slices - 1, cores)
+            seconds, chosen = min((seconds, chosen), (one, slices - 1))
+        return Arrangement(shares, chosen, seconds)
+    leads = {*range(min(len(shapes) + 2, slices))} if lead is None else {lead}
+    if lead is None and times.handing is not None:
+        leads.add(slices - 1)
     best: Arrangement | None = None
     for first in (1.0,) if even or slices == 1 else _FIRST:
         rest = 1 / (first + slices - 1)

@@ -85,7 +85,7 @@ def cut(reader: EventReader, slices: int, plan: Plan, since: int = 0) -> tuple[l
         return even, 0
     if reader.count - since < _UNEVEN_EVENTS:
         return even, plan.lead or 0
-    found = plan.arrange(count)
+    found = plan.arrange(count, apart=True)
     return cuts_at(cuts(reader, _FINE, since), found.shares), found.lead
 
 
@@ -128,6 +128,14 @@ def cut_behind(
     left = slices - first if exactly else -(-slices * (reader.count - events) // reader.count)
     found, lead = cut(reader, left, plan, events)
     return [*known, *found[1:]], lead
+
+
+def in_one_task(reader: EventReader, slices: int, plan: Plan) -> bool:
+    """Whether one task takes all slices, each of which goes on with the states as the one before left them: where none has a pass ahead
+    that is worth it. Of small logs nobody asks what is."""
+    if plan.lead is None and reader.count < _UNEVEN_EVENTS:
+        return False
+    return plan.hands_on and plan.arrange(slices).lead >= slices - 1
 
 
 def cut_in_runs(

@@ -52,6 +52,7 @@ from timelapse.run.slices import (
     cut_for_late,
     cut_in_runs,
     default_slices,
+    in_one_task,
     least_slices,
     task_memory,
 )
@@ -365,9 +366,11 @@ def _job(
     cuts, lead = cut(reader, slices, plan, source.begin)
     runs: tuple[int, ...] = ()
     together, leading = max(executor.threads, least, 2), lead
-    if begun is None and in_threads(plan) and slices > 2 and not spec_of(request.program).times:
-        halves = plan.arrange(2)
-        if halves.lead and halves.seconds <= plan.arrange(together).seconds:
+    if begun is None and in_threads(plan) and slices > 1 and not spec_of(request.program).times:
+        halves = plan.arrange(2, apart=True)
+        if in_one_task(reader, slices, plan):
+            together = 1
+        elif halves.lead and halves.seconds <= plan.arrange(together, apart=True).seconds:
             # Both are run by final passes only, which hold no more than a slice at a time.
             together = 2
         if together < slices:

@@ -6,8 +6,10 @@ empty nothing has to be kept before a write.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 import numpy.typing as npt
@@ -16,6 +18,7 @@ from timelapse.kernels.native.memory import blocks
 from timelapse.kernels.native.memory import primitives as prim
 from timelapse.kernels.native.memory.layout import Layout, live_words, row_bytes, row_words
 from timelapse.kernels.native.memory.touch import NOTHING, MappedRows, take_row
+from timelapse.tables.sharing import at_once
 
 Ints = npt.NDArray[np.int64]
 _FIRST = 1024
@@ -69,8 +72,6 @@ class HashTable:
         """Forget all rows."""
         self.slots, self.rows = _empty(_FIRST, self._words), 0
         self.base = self._base(0)
-        self._untouched = True
-        """Whether no slice has begun on these rows."""
 
     def _base(self, rows: int) -> Ints:
         return blocks.zeros(rows * (1 + self._live)).reshape(rows, 1 + self._live)
@@ -130,22 +131,26 @@ class HashTable:
         self.rebase()
 
     def rebase(self) -> None:
-        """What rows hold now is what they held at the start."""
-        if not self.tracked:
+        """What rows hold now is what they held at the start, and none was written since."""
+        rows = len(self.slots)
+        base = rows if self.tracked and (self.rows or self.mapped is not None) else 0
+        if len(self.base) != base:
+            self.base = blocks.empty(base * (1 + self._live)).reshape(base, 1 + self._live)
+        if not self.rows and not base:
             return
-        rows = len(self.slots) if self.rows or self.mapped is not None else 0
-        if len(self.base) != rows:
-            self.base = blocks.empty(rows * (1 + self._live)).reshape(rows, 1 + self._live)
-        prim.rebase(self.slots, self.base, 1 + self.width)
+        threads = self._threads if self.slots.nbytes >= blocks.LARGE else 1
+        ends = [rows * n // threads for n in range(threads + 1)]
+        parts = [
+            (hi - lo, partial(prim.renew, self.slots, self.base, 1 + self.width, lo, hi))
+            for lo, hi in itertools.pairwise(ends)
+        ]
+        self.rows = sum(map(int, at_once(parts, threads)))
 
     def begin(self) -> None:
         """A new slice begins."""
         if not self.exact:
             self.clear()
         else:
-            if not self._untouched:
-                self.rows = int(prim.untouch(self.slots))
-            self._untouched = False
             self.rebase()
 
     def description(self, starts: Ints, data: npt.NDArray[np.uint8]) -> Ints:
@@ -160,7 +165,6 @@ class HashTable:
     def override(self, rows: Ints, base: Ints) -> None:
         """Put rows of an equal table in, with what they held, over those of the same keys."""
         self.reserve(len(rows))
-        self._untouched = False
         if len(base) < len(rows):
             base = np.zeros((len(rows), 1 + self._live), np.int64)
         self.rows += int(prim.override(self.slots, self.base, self.mask, self.width, rows, base))

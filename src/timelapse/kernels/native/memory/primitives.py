@@ -270,22 +270,21 @@ def override(slots, base, mask, width, rows, base_rows):  # type: ignore[no-unty
 
 
 @primitive()
-def untouch(slots):  # type: ignore[no-untyped-def]
-    """A new slice begins. Returns the number of rows."""
+def renew(slots, base, first, lo, hi):  # type: ignore[no-untyped-def]
+    """A new slice begins for rows lo to hi: none was written. `base`, where it has rows, keeps what they hold now: their flags, and the words
+    from `first` on. Returns how many are in use."""
     rows = 0
-    for j in range(slots.shape[0]):
-        slots[j, 0] &= LASTING
-        rows += slots[j, 0] != 0
+    kept = base.shape[0] != 0
+    for j in range(lo, hi):
+        flags = slots[j, 0] & LASTING
+        if slots[j, 0] != flags:
+            slots[j, 0] = flags
+        rows += flags != 0
+        if kept:
+            base[j, 0] = flags
+            for w in range(1, base.shape[1]):
+                base[j, w] = slots[j, first + w - 1]
     return rows
-
-
-@primitive()
-def rebase(slots, base, first):  # type: ignore[no-untyped-def]
-    """Keep what rows hold now: their flags, and the words from `first` on."""
-    for j in range(base.shape[0]):
-        base[j, 0] = slots[j, 0]
-        for w in range(1, base.shape[1]):
-            base[j, w] = slots[j, first + w - 1]
 
 
 @primitive()
