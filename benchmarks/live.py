@@ -11,6 +11,8 @@ time sent wait for the next ones, so latency includes the pause between two send
 `--reads`: so many keys a second are read beside it, by `Live.get` and over HTTP; a read's time counts from when it was due. `floor`: what the same client
 gets from a server in another process that does nothing else. `--apart`: also over HTTP from `timelapse serve` in a process of its own, and how old its answers are.
 
+The generator and whoever reads have the usual priority. The threads that process epochs give way to others that wake up, as in any live run (env/scheduler.py).
+
 `--ways`: a backlog is caught up with several times, in the open kernel, as time slices, or as is chosen; clock and processor time of this process
 and those below it (workers, the JVM) are told for each, medians of `--rounds`.
 """

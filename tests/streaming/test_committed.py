@@ -16,7 +16,9 @@ import timelapse as tl
 from tests.depth import deep
 from tests.programs.catalogue import CATALOGUE, Entry
 from tests.programs.data import make
+from tests.streaming.test_asking import Adding, Put
 from tests.streaming.test_kernel import block, epochs
+from tests.streaming.test_live import FAST
 from tests.writers.anything import any_program
 from tests.writers.sources import load_source, random_events
 from timelapse.errors import HandlerError, StorageError
@@ -27,6 +29,7 @@ from timelapse.kinds.base import ABSENT
 from timelapse.log.types import event_types
 from timelapse.model.program import spec_of
 from timelapse.run import run_serial
+from timelapse.streaming.head import Head
 from timelapse.streaming.kernel import OpenKernel, lag_of
 from timelapse.streaming.place import LocalPlace
 from timelapse.streaming.window import JournalEnd
@@ -287,7 +290,7 @@ def watch(run: Any, found: list[Any], stop: threading.Event) -> None:
         for name, asked in (("n", key), ("total", ()), ("known", key), ("sizes", key)):
             value, epoch = run.read(name, asked)
             found.append((name, asked, value, epoch))
-            if (seen := run.glance(name, asked)) is not None:
+            if (seen := run.states.glance(name, lambda _, key=asked: key)) is not None:
                 found.append((name, asked, *seen))
         rows, more, epoch = run.listed("n", 100)
         assert not more
@@ -347,6 +350,55 @@ def test_readers_beside_a_run(way: str, tmp_path: Path, monkeypatch: pytest.Monk
             thread.join()
     epochs_seen = [checked(own, events) for own in found]
     assert len(set[int]().union(*epochs_seen)) > 2
+
+
+@pytest.mark.parametrize("way", ["native", "python", "interpreted"])
+def test_a_kernel_is_closed_once_nobody_reads_it(
+    way: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each correction brings another kernel. Who reads has the guard of the one before until it is done, and asks the next one from then on."""
+    monkeypatch.setenv("TIMELAPSE_KERNEL", way)
+    closed, reading, corrected = list[OpenKernel](), threading.Event(), threading.Event()
+    close, former, correct = OpenKernel.close, OpenKernel.former, Head.correct
+    found: list[tuple[Any, Any]] = []
+    thread = threading.Thread(target=lambda: found.append(run.read("total", 1)), name="reader")
+
+    def closing(this: OpenKernel) -> None:
+        close(this)
+        closed.append(this)
+
+    def slowly(this: OpenKernel, name: str) -> Any:
+        if threading.current_thread() is thread and not reading.is_set():
+            reading.set()
+            corrected.wait(60)
+            assert this not in closed
+        return former(this, name)
+
+    def correcting(this: Head, *given: Any) -> Any:
+        thread.start()
+        assert reading.wait(60)
+        return correct(this, *given)
+
+    monkeypatch.setattr(OpenKernel, "close", closing)
+    monkeypatch.setattr(OpenKernel, "former", slowly)
+    monkeypatch.setattr(Head, "correct", correcting)
+    push = tl.Push()
+    with tl.live(
+        Adding, {Put: push}, tmp_path, idle=None, **{**FAST, "late": "correct", "correct_every": "10ms"}
+    ) as run:
+        push.send([Put(who=1, size=1, ts=1_000 + n) for n in range(9)])
+        run.until(lambda e: e.end_seq >= 8)
+        assert run._loop.head is not None
+        before = run._loop.head.kernel
+        push.send([Put(who=1, size=100, ts=990)])
+        run.until(lambda e: e.version > 0)
+        assert before not in closed
+        corrected.set()
+        thread.join()
+        (value, epoch), now = found[0], run.get("total", 1)
+        assert (value, epoch.version, now) == (8, 0, 108)
+        run.stop()
+    assert closed[0] is before
 
 
 def test_reads_go_on_while_nothing_can_be_committed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -24,6 +24,7 @@ from tests.streaming.test_serve import Client
 from timelapse.errors import RunError, UsageError
 from timelapse.streaming import following
 from timelapse.streaming.following import Following, follow
+from timelapse.streaming.kernel import OpenKernel
 from timelapse.streaming.reading import Reading
 from timelapse.streaming.recovery import Recovery
 from timelapse.streaming.serve.app import Server
@@ -193,6 +194,53 @@ def test_it_goes_on_with_the_next_version_and_with_events_taken_out(tmp_path: Pa
         last = found.until(lambda e: e.end_seq >= 12)
         assert last.quarantined == 1
         assert (found.get("m", 2), found.get("m", 13)) == (2, 0)
+
+
+def test_reads_while_the_program_changes(tmp_path: Path) -> None:
+    """A read has the declaration and the states of one program, whichever is shown: keys are of another type in the next."""
+    out, data, rules = tmp_path / "out", tmp_path / "in", tmp_path / "rules.py"
+    data.mkdir()
+    rules.write_text(RULES)
+    (data / "1.jsonl").write_text(json.dumps({"ts": 1_000, "who": 7, "size": 5}) + "\n")
+
+    def live(*more: str) -> None:
+        command = [sys.executable, "-m", "timelapse.cli.main", "live", f"{rules}:Watch", str(out)]
+        given = [f"Hit={data}", "--once", "--ahead", "any", *more]
+        done = subprocess.run([*command, *given], capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stderr
+
+    live()
+    closed: list[OpenKernel] = []
+    close = OpenKernel.close
+    with follow(out) as found, pytest.MonkeyPatch.context() as patch:
+        up_to(found, 1)
+        first = found._loop.head
+        assert first is not None
+
+        def closing(this: OpenKernel) -> None:
+            closed.append(this)
+            close(this)
+
+        patch.setattr(OpenKernel, "close", closing)
+        before, meanwhile = first.kernel, list[Any]()
+
+        def key(spec: Any) -> Any:
+            """Another head takes the place of the first one while a key is made for it."""
+            if not meanwhile:
+                text = RULES.replace("n: tl.Counter[int]", "n: tl.Counter[str]").replace(
+                    "self.n[e.who]", "self.n[str(e.who)]"
+                )
+                rules.write_text(text)
+                live("--evolve", "--drop-state", "n")
+                found.until(lambda e: e.change is not None)
+                wait_for(lambda: bool(closed))
+            meanwhile.append(spec.key.text)
+            return "7" if spec.key.text == "str" else 7
+
+        assert found.states.read("n", key)[0] == 0
+        assert meanwhile == ["int", "str"]
+        assert closed == [before], "who read it has gone on to the next one"
+        assert found.get("n", "7") == 0
 
 
 def test_what_the_run_works_on_is_left_to_it(tmp_path: Path) -> None:

@@ -9,7 +9,18 @@ from typing import Annotated, Any
 
 import typer
 
-from timelapse.cli.options import Engine, Json, LiveRun, Master, ProgramArg, ProgramElsewhere, Sets, examples
+from timelapse.cli.options import (
+    Engine,
+    Json,
+    LiveRun,
+    Master,
+    ProgramArg,
+    ProgramElsewhere,
+    Sets,
+    TlsCert,
+    TlsKey,
+    examples,
+)
 
 _FIRST = "May start with TYPE= to apply to one type, and repeat."
 
@@ -145,11 +156,8 @@ def live(
             metavar="[HOST:]PORT", help="Serve a page, states, outputs and metrics over HTTP, and take rows."
         ),
     ] = None,
-    tls_cert: Annotated[
-        str | None,
-        typer.Option("--tls-cert", metavar="FILE", help="The certificate, for other machines than this one."),
-    ] = None,
-    tls_key: Annotated[str | None, typer.Option("--tls-key", metavar="FILE", help="Its key.")] = None,
+    tls_cert: TlsCert = None,
+    tls_key: TlsKey = None,
     evolve: Annotated[
         bool,
         typer.Option(

@@ -28,6 +28,11 @@ ProgramElsewhere = Annotated[
         metavar="FILE:CLASS", help="The program, where it is not where it was.", show_default=False
     ),
 ]
+TlsCert = Annotated[
+    str | None,
+    typer.Option("--tls-cert", metavar="FILE", help="The certificate, for other machines than this one."),
+]
+TlsKey = Annotated[str | None, typer.Option("--tls-key", metavar="FILE", help="Its key.")]
 Master = Annotated[
     str | None,
     typer.Option("--master", metavar="URL", help="Spark master, such as local[4] or spark://host:7077."),

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from timelapse.cli.options import Json, LiveRun, ProgramElsewhere, Sets, examples
+from timelapse.cli.options import Json, LiveRun, ProgramElsewhere, Sets, TlsCert, TlsKey, examples
 
 
 def register(app: typer.Typer) -> None:
@@ -26,11 +26,8 @@ def serve(
     listen: Annotated[
         str, typer.Option(metavar="[HOST:]PORT", help="Where to listen; port 0: one that is free.")
     ] = "8080",
-    tls_cert: Annotated[
-        str | None,
-        typer.Option("--tls-cert", metavar="FILE", help="The certificate, for other machines than this one."),
-    ] = None,
-    tls_key: Annotated[str | None, typer.Option("--tls-key", metavar="FILE", help="Its key.")] = None,
+    tls_cert: TlsCert = None,
+    tls_key: TlsKey = None,
     as_json: Json = False,
 ) -> None:
     """Serve a live run's states, outputs and page over HTTP from a process of its own, as of the last committed epoch.

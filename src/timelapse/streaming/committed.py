@@ -29,6 +29,10 @@ class NotKnown(Exception):
     """
 
 
+class Replaced(Exception):
+    """Another head has taken the place of the one whose states these are: who reads asks that one."""
+
+
 @dataclass(frozen=True)
 class _Moment:
     """A program that stood at the end of an epoch when it was shown."""
@@ -54,18 +58,26 @@ class Committed:
     """What readers see. `show` is called by the thread that commits, all others by any thread.
 
     Each read is of one epoch, whose manifest it gives, and has the kernel's guard: never longer than it takes to look up, or to copy, what is asked for.
+    So a kernel is closed once another one is shown: who had its guard is done then, and who gets it later sees that it is shown no more.
     """
 
     def __init__(self) -> None:
         self._now: _Moment | None = None
+        self._over = False
 
     def show(self, opened: OpenKernel | Closed, epoch: Epoch | None) -> None:
         """A program stands at the end of the epoch that was committed last."""
-        made = _Moment(opened, epoch)
+        made, before = _Moment(opened, epoch), self._now
         with made.guard:
             if isinstance(opened, OpenKernel):
                 opened.settle()
             self._now = made
+        _close(before, opened)
+
+    def close(self) -> None:
+        """Nothing is shown any more: readers are told `Replaced`."""
+        before, self._now, self._over = self._now, None, True
+        _close(before)
 
     def look(self, asked: Sequence[tuple[StateSpec, Any]]) -> tuple[list[Any], Epoch | None]:
         """What states hold under some keys, as a handler would read them: all at one moment. Raises NotKnown."""
@@ -122,10 +134,16 @@ class Committed:
         while True:
             now = self._now
             if now is None:
-                raise NotKnown
+                raise Replaced if self._over else NotKnown
             with now.guard:
                 if self._now is now:  # else an epoch was committed while this waited
                     return look(now), now.epoch
+
+
+def _close(moment: _Moment | None, shown: OpenKernel | Closed | None = None) -> None:
+    """Close the kernel that was shown until now, unless it still is."""
+    if moment is not None and isinstance(moment.opened, OpenKernel) and moment.opened is not shown:
+        moment.opened.close()
 
 
 @dataclass(frozen=True)

@@ -54,13 +54,14 @@ class Following(Live):
     """A live run of another process, as of its last committed epoch. Use it with `with`: it ends with it, and the run goes on."""
 
     def __init__(self, place: LivePlace, loop: _Loop) -> None:
-        super().__init__(place, loop.program, loop)
-        self._following = loop
+        super().__init__(place, loop.first, loop)
+        self._first = loop.first
 
     @property
     def program(self) -> Program:
         """The program of the epoch that is shown."""
-        return self._following.program
+        head = self._loop.head
+        return self._first if head is None else head.program
 
     def keep_out(self, *filters: str, timeout: float = 10.0) -> NoReturn:
         """Raises UsageError (TL810)."""
@@ -98,10 +99,11 @@ class _Loop(Loop):
     def __init__(self, place: LivePlace, given: Program | None, progress: Progress) -> None:
         last = newest_epoch(place)
         self._at, self._given = place, given
-        self.program = self._made = self._found(last)
+        self.first = self._found(last)
+        """The program before there is a head, which has its own."""
         self._folder = scratch_folder("live", large=True)
         types = types_of(place, chain.read_run(place)[0], last)
-        super().__init__(self._opened, place, self.program, [], Timing(), progress, types=types)
+        super().__init__(self._opened, place, self.first, [], Timing(), progress, types=types)
         self.cleanup = lambda: shutil.rmtree(self._folder, ignore_errors=True)
 
     @property
@@ -116,7 +118,7 @@ class _Loop(Loop):
     def _opened(self, wait: Callable[[str, float], None]) -> Head:
         """The run as it stands now."""
         last = newest_epoch(self._at)
-        program = self._made = self._found(last)
+        program = self._found(last)
         run, digest = chain.read_run(self._at)
         rules = (
             Rules() if last is None else Rules(last.lateness, quarantine=ANY if last.quarantined else None)
@@ -132,9 +134,12 @@ class _Loop(Loop):
         self.health.state = "following"
 
     def _begin(self) -> None:
-        """Stand at the newest epoch; who reads is given the one before until then."""
+        """Stand at the newest epoch; who reads is given the one before until then, with its program."""
         head = self._make_head(self._wait)
-        self.head, self.program = head, self._made
+        with self.lock:
+            before, self.head = self.head, head
+            if before is not None:
+                before.committed.close()
         with self.changed:
             self.changed.notify_all()
 

@@ -65,7 +65,7 @@ class Head:
         wait: Callable[[str, float], None], tell: Callable[[str], None], folder: Path | None = None, origin: Origin | None = None,
         change: Successor | None = None, rebuild: bool = False, slicing: Slicing = IN_KERNEL,
     ) -> None:  # fmt: skip
-        self._place, self._program, self._types = place, program, tuple(types)
+        self._place, self.program, self._types = place, program, tuple(types)
         self.run, self.rules = run, rules
         self._wait, self._tell, self._folder, self._origin = wait, tell, folder, origin
         self.writer = uuid.uuid4().hex
@@ -114,10 +114,10 @@ class Head:
             begun, self._changed_at = begun_in(chain.read_epoch(self._place, self.last.last_change))
         if self._is_another(begun, self.last):
             if change is None:
-                raise another(self._program, str(self._place))
+                raise another(self.program, str(self._place))
             if self.last is None or self.last.complete is None:
                 raise unsafe(
-                    self._program, "no row was processed yet", "begin another live run, in another directory"
+                    self.program, "no row was processed yet", "begin another live run, in another directory"
                 )
             self._change(change, self.last)
         self._begin_kernel(compiled=True)
@@ -156,7 +156,7 @@ class Head:
 
     def basis(self) -> Callable[[], Stand]:
         """What gives where the program stands now (Running.basis). Raises Abandoned."""
-        return self.on.basis(self._program, self._place, self._recovery.base, self.here())
+        return self.on.basis(self.program, self._place, self._recovery.base, self.here())
 
     def base(self) -> Stand:
         """Where the program stood before the journal began."""
@@ -195,7 +195,7 @@ class Head:
     def _follow(self, pack: Pack[Epoch]) -> None:
         about = pack.about
         if about.change is not None and self._is_another(about.change.fingerprint, about):
-            raise another(self._program, pack.name)
+            raise another(self.program, pack.name)
         self._changed_at = self._changed_at if about.change is None else about.complete
         if about.correction is not None or about.change is not None:
             self._begin_kernel(compiled=True, last=about)
@@ -295,7 +295,7 @@ class Head:
         found, filtered = self.filters.applied(partition, kind, ts, fields, found)
         if self.rules.late == "correct" and found.late.any():
             found, stale = to_correct(
-                self._program, ts, found, complete=self.complete, begin=None if self.last is None else self.last.begin,
+                self.program, ts, found, complete=self.complete, begin=None if self.last is None else self.last.begin,
                 horizon=self.rules.horizon, floor=self._floor,
             )  # fmt: skip
             partition.stale += int(stale.sum())
@@ -423,9 +423,9 @@ class Head:
 
     def _process(self, taken: Taken, first_seq: int, complete: int) -> Emitted:
         before, self.torn = self.complete, True
-        if before is not None and taken.rows and is_silent(self._program, before, taken.first):
+        if before is not None and taken.rows and is_silent(self.program, before, taken.first):
             name = min(taken.tables, key=lambda n: int(taken.tables[n].column("seq")[0].as_py()))
-            raise silent(self._program, before, name, taken.first, first_seq)
+            raise silent(self.program, before, name, taken.first, first_seq)
         began = time.perf_counter()
         try:
             emitted = self._in_slices(taken, complete) or self.on.put(taken, complete)
@@ -446,7 +446,7 @@ class Head:
             return None
         self.on = self._recovery.closed(on, done.stand, number)
         self.on.journal.add(taken.tables, taken.rows)
-        self.on.took(self._program, done.emitted, complete)
+        self.on.took(self.program, done.emitted, complete)
         return done.emitted
 
     def give_up(self, why: Abandoned) -> None:

@@ -5,21 +5,19 @@ from __future__ import annotations
 import shutil
 import time
 import weakref
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
-from itertools import islice
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Literal, Self
 
 import pyarrow as pa
 
-from timelapse.errors import Place, RunError, SourceError, UsageError
-from timelapse.kinds.base import StateSpec
+from timelapse.errors import Place, RunError, UsageError
 from timelapse.log.types import event_types
 from timelapse.model.events import Record
 from timelapse.model.fingerprint import fingerprint
-from timelapse.model.program import Program, as_program, spec_of
+from timelapse.model.program import Program, as_program
 from timelapse.moments import Moment, micros
 from timelapse.progress import Progress, Silent
 from timelapse.run.request import Engine
@@ -27,7 +25,6 @@ from timelapse.run.run import Run
 from timelapse.store.scratch import scratch_folder
 from timelapse.streaming import chain
 from timelapse.streaming.choosing import Slicing
-from timelapse.streaming.committed import NotKnown, looked_up
 from timelapse.streaming.correction import refuse_seq
 from timelapse.streaming.declared import Unfit, differences, grown, put_out, types_of, unsafe
 from timelapse.streaming.early import Copies, EarlyResults, checked_every
@@ -60,6 +57,7 @@ from timelapse.streaming.sinks.callback import Callback
 from timelapse.streaming.sources.push import Push
 from timelapse.streaming.spans import Span, micros_of
 from timelapse.streaming.spread import Told
+from timelapse.streaming.states import States
 from timelapse.streaming.streams import Limits
 from timelapse.streaming.successor import successor
 
@@ -244,6 +242,8 @@ class Live(Reading):
     def __init__(self, place: LivePlace, program: Program, loop: Loop) -> None:
         super().__init__(place, program)
         self._loop = loop
+        self.states = States(loop)
+        """Reads of its states."""
         self._told = False
         weakref.finalize(self, loop.stop)
 
@@ -352,12 +352,7 @@ class Live(Reading):
 
     def state(self, name: str) -> dict[Any, Any]:
         """What a state holds after the last epoch. Raises UsageError for a state that is not there."""
-        spec, head = self._state_spec(name), self._need_head()
-        try:
-            return head.committed.all(spec)[0]
-        except NotKnown:
-            with self._settled(head):
-                return dict(head.kernel.items(name))
+        return self.states.all(name)
 
     def get(self, name: str, key: Any) -> Any:
         """What a state holds under one key after the last epoch, as a handler would read it; in a Set, whether it has the key."""
@@ -368,34 +363,16 @@ class Live(Reading):
         found, epoch = self.look({name: [key]})
         return found[name][0], epoch
 
-    def glance(self, name: str, key: Any) -> tuple[Any, Epoch | None] | None:
-        """The same; None where an answer takes more than some milliseconds."""
-        return self._need_head().committed.glance(self._state_spec(name), key)
-
     def look(self, asked: Mapping[str, Sequence[Any]]) -> tuple[dict[str, list[Any]], Epoch | None]:
         """What states hold under some keys, each as a handler would read it, all after the same epoch, and that epoch.
 
         It does not wait for an epoch that is being processed, or that cannot be committed; but where the program runs as the serial loop, and after very many writes.
         """
-        pairs = [(self._state_spec(name), key) for name, keys in asked.items() for key in keys]
-        head = self._need_head()
-        try:
-            values, epoch = head.committed.look(pairs)
-        except NotKnown:
-            with self._settled(head):
-                values = [looked_up(head.kernel.state(spec.name), key) for spec, key in pairs]
-                epoch = head.last
-        found = iter(values)
-        return {name: list(islice(found, len(keys))) for name, keys in asked.items()}, epoch
+        return self.states.look(asked)
 
     def listed(self, name: str, most: int) -> tuple[list[tuple[Any, Any]], bool, Epoch | None]:
         """Some keys of a state with what is stored under them, whether there are more, and the epoch of which that is."""
-        spec, head = self._state_spec(name), self._need_head()
-        try:
-            rows, epoch = head.committed.some(spec, most + 1)
-        except NotKnown:
-            with self._settled(head):
-                rows, epoch = list(islice(head.kernel.items(name), most + 1)), head.last
+        rows, epoch = self.states.some(name, most + 1)
         return rows[:most], len(rows) > most, epoch
 
     def latest(self, record: str, most: int) -> tuple[pa.Table, Epoch | None]:
@@ -458,34 +435,6 @@ class Live(Reading):
     def end(self) -> None:
         """Ask it to stop after the epoch that is being made, and do not wait."""
         self._loop.stop()
-
-    @contextmanager
-    def _settled(self, head: Head) -> Iterator[None]:
-        """Wait until nothing is being processed. Raises SourceError where an epoch was given up: the program stands nowhere then."""
-        with self._loop.lock:
-            if head.torn:
-                raise SourceError(
-                    "the run has ended within an epoch, and its states are not those of any", hint="begin it again", code="TL945"
-                )  # fmt: skip
-            yield
-
-    def _state_spec(self, name: str) -> StateSpec:
-        declared = spec_of(self.program).declared
-        if name not in declared:
-            raise UsageError(
-                f"{self.program_name} has no state {name!r}",
-                hint=f"states: {', '.join(declared)}",
-                code="TL810",
-            )
-        return declared[name]
-
-    def _need_head(self) -> Head:
-        head = self._loop.head
-        if head is None:
-            raise SourceError(
-                "the live run has not begun", hint="wait for its first epoch: run.until(...)", code="TL945"
-            )
-        return head
 
     def __enter__(self) -> Self:
         return self

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from timelapse.display import many
+from timelapse.env.scheduler import give_way
 from timelapse.errors import StorageError, TimelapseError
 from timelapse.log.types import EventType
 from timelapse.model.program import Program
@@ -157,6 +158,7 @@ class Loop:
     def _run_until_stopped(self) -> None:
         try:
             self._open()
+            give_way()  # after it: those whom senders and a standby wait for have threads of their own by now
             self._go()
         except Stopped:
             self._end("stopped")

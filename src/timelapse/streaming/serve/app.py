@@ -21,6 +21,7 @@ from starlette.routing import Route, WebSocketRoute
 from starlette.websockets import WebSocket
 
 from timelapse.errors import SourceError, TimelapseError, UsageError
+from timelapse.kinds.base import StateSpec
 from timelapse.model.program import spec_of
 from timelapse.streaming.following import Following, not_its_own
 from timelapse.streaming.live import Live
@@ -185,15 +186,23 @@ class _App:
         asked = request.query_params.get("key")
         if asked is not None:
             try:
-                key = key_of(declared[name], json.loads(asked))
+                given = json.loads(asked)
             except json.JSONDecodeError:
                 raise ValueError("the key is no JSON: a text has quotes, a tuple is a list") from None
+            keys: list[Any] = []
+
+            def key(spec: StateSpec) -> Any:
+                keys.append(key_of(spec, given))
+                return keys[-1]
+
             # Mostly it is there once a piece of events is done: another thread would wait for that and for Python's lock, and this one for it.
-            found = self._run.glance(name, key)
+            found = self._run.states.glance(name, key)
             if found is None:
-                found = await run_in_threadpool(self._run.read, name, key)
+                found = await run_in_threadpool(self._run.states.read, name, key)
             value, epoch = found
-            return JSONResponse({"state": name, "key": plain(key), "value": plain(value), **_moment(epoch)})
+            return JSONResponse(
+                {"state": name, "key": plain(keys[-1]), "value": plain(value), **_moment(epoch)}
+            )
         limit = min(MOST_LISTED, int(request.query_params.get("limit", "100")))
         rows, more, epoch = await run_in_threadpool(self._run.listed, name, limit)
         listed = [{"key": plain(k), "value": plain(v)} for k, v in rows]
