@@ -23,7 +23,7 @@ LAYERS: list[set[str]] = [
     {"model.decimals", "model.types", "model.events", "model.source", "model.resource"},
     {"kinds"},
     {"model"},
-    {"serial"},
+    {"serial", "observed"},
     {"tables", "divergence"},
     {"analysis"},
     {"plan"},
@@ -281,33 +281,74 @@ def test_the_native_compiler_reads_no_code_by_regular_expressions() -> None:
     assert reading == {f"timelapse.kernels.native.lowering.{name}" for name in ("closing", "guess")}
 
 
-OF_THE_LOOP = {
-    "_bound", "_calendars", "_commit", "_done", "_handlers", "_histories", "_in_tick", "_journal", "_last", "_now", "_ordinal", "_phase",
-    "_records", "_spec", "_stores", "_ticks", "_transaction", "_undo", "_write",
+OF_PROGRAMS = {
+    ("timelapse.kinds.base", "State"), ("timelapse.kinds.past", "Window"), ("timelapse.model.events", "_Row"),
 }  # fmt: skip
-"""What loops in `trace/` still use of the serial loop that is its own. Nothing is added here."""
+"""Classes on which names without an underscore are those of programs: fields, and what states can do. Ours have one."""
 
 
-def test_what_trace_uses_of_the_serial_loop_is_listed() -> None:
-    """Loops that observe inherit from the meaning: whoever tidies its private parts knows which are used besides."""
-    classes = _Classes(_modules())
-    loop = ("timelapse.serial", "Loop")
-    own = {
-        n.attr for n in ast.walk(classes.found[loop]) if isinstance(n, ast.Attribute) and _is_self(n.value)
-    }
-    own |= {n.name for n in ast.walk(classes.found[loop]) if isinstance(n, ast.FunctionDef)}
-    used = set()
+def _private(module: str, tree: ast.Module, classes: _Classes, rooms: tuple[str, ...]) -> Iterator[str]:
+    """What a module of these rooms uses that is private elsewhere: of what it inherits, and of other objects."""
+    given = {"_replace", "_getframe"}  # of named tuples, and of sys
     for place, node in classes.found.items():
-        if place[0].startswith("timelapse.trace.") and loop in classes.all_of(place):
-            used |= {n.attr for n in ast.walk(node) if isinstance(n, ast.Attribute) and _is_self(n.value)}
-            used |= {n.name for n in ast.walk(node) if isinstance(n, ast.FunctionDef)}
-    assert {n for n in used & own if n.startswith("_") and not n.endswith("__")} == OF_THE_LOOP
+        if classes.all_of(place) & OF_PROGRAMS:
+            given |= _own(node)
+        if place[0] == module:
+            theirs = {b for b in classes.all_of(place) if not b[0].startswith(rooms)}
+            inherited = set[str]().union(*(_own(classes.found[b]) for b in theirs))
+            yield from (f"{module}.{place[1]}: {n}" for n in sorted(_own(node) & inherited))
+    here = set[str]().union(*(_own(n) for n in ast.walk(tree) if isinstance(n, ast.ClassDef)))
+    for n in ast.walk(tree):
+        if isinstance(n, ast.Attribute) and _is_private(n.attr) and not _is_self(n.value):
+            if n.attr not in given | here:
+                yield f"{module}:{n.lineno}: {ast.unparse(n)}"
+
+
+def _own(node: ast.ClassDef) -> set[str]:
+    """The private names of a class: its methods, and what it uses of itself."""
+    found = {n.attr for n in ast.walk(node) if isinstance(n, ast.Attribute) and _is_self(n.value)}
+    found |= {n.name for n in ast.walk(node) if isinstance(n, ast.FunctionDef)}
+    return {name for name in found if _is_private(name)}
+
+
+def _is_private(name: str) -> bool:
+    return name.startswith("_") and not name.endswith("__")
 
 
 def _is_self(node: ast.expr) -> bool:
     """Whether it is `self` or `super()`."""
     name = node.func if isinstance(node, ast.Call) else node
-    return isinstance(name, ast.Name) and name.id in ("self", "super")
+    return isinstance(name, ast.Name) and name.id in ("self", "super", "cls")
+
+
+def test_questions_use_nothing_private() -> None:
+    """Who asks about a run does so by what the loop and the kernels offer: their private parts can be tidied."""
+    rooms = ("timelapse.trace", "timelapse.explanation")
+    classes = _Classes(_modules())
+    wrong = [
+        found for module, path in _modules() if module.startswith(rooms)
+        for found in _private(module, ast.parse(path.read_text(encoding="utf-8")), classes, rooms)
+    ]  # fmt: skip
+    assert wrong == []
+
+
+@pytest.mark.parametrize(
+    ("code", "wrong"),
+    [
+        ("class A(Loop):\n    def f(self):\n        return self._journal", True),
+        ("class A(Loop):\n    def f(self):\n        return self.states", False),
+        ("class A(Loop):\n    def _undo(self):\n        pass", True),
+        ("def f(loop):\n    return loop._agenda", True),
+        ("def f(state, event):\n    return state._get, event._at(1, 2)", False),
+        ("class A:\n    def f(self, other):\n        self._x = other._x", False),
+    ],
+)
+def test_the_test_of_private_names_can_fail(tmp_path: Path, code: str, wrong: bool) -> None:
+    path = tmp_path / "planted.py"
+    path.write_text("from timelapse.serial import Loop\n" + code)
+    classes = _Classes([*_modules(), ("timelapse.trace.planted", path)])
+    tree = ast.parse(path.read_text())
+    assert bool(list(_private("timelapse.trace.planted", tree, classes, ("timelapse.trace",)))) is wrong
 
 
 def test_files_that_are_named_exist() -> None:

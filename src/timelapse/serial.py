@@ -15,13 +15,14 @@ from typing import Any
 
 from timelapse.errors import HandlerError, UsageError
 from timelapse.ids import Phase, Position
-from timelapse.kinds.base import ABSENT, State
-from timelapse.kinds.past import Done, History, recording
+from timelapse.kinds.base import ABSENT, State, StateSpec
+from timelapse.kinds.past import Done, History
 from timelapse.model.agenda import Agenda, Dated
 from timelapse.model.binding import bind
 from timelapse.model.decimals import in_usual_context
 from timelapse.model.events import Event, Record
 from timelapse.model.failure import handler_error, is_reproducible, quarantined_row, too_many
+from timelapse.model.lookback import LookBack
 from timelapse.model.order import in_order
 from timelapse.model.program import (
     HandlerSpec,
@@ -43,7 +44,6 @@ from timelapse.model.times import (
     refuse_times,
     span_of,
     timer_of,
-    unseen,
     windowed,
 )
 
@@ -83,10 +83,14 @@ class SerialOutcome:
     pending: dict[str, int] = field(default_factory=dict)
 
 
+Journal = list[tuple[dict[Any, Any], Any, Any]]
+"""What a step has written: (table, key, what stood there or ABSENT), oldest first."""
+
+
 class DictStore:
     """One state's values in a dict, with a journal to undo a rejected event."""
 
-    def __init__(self, journal: list[tuple[dict[Any, Any], Any, Any]]) -> None:
+    def __init__(self, journal: Journal) -> None:
         self.data: dict[Any, Any] = {}
         self._journal = journal
 
@@ -113,30 +117,46 @@ class DictStore:
             table[key] = value
 
 
-class Loop:
-    """The loop, event by event. `outcome` is what it has given so far; its states are live."""
+class Backing:
+    """In what a loop keeps each state. Others note besides who asks (kernels/takeout, trace/few.py)."""
 
-    def __init__(self, program: Program | type[Program]) -> None:
+    def store(self, spec: StateSpec, journal: Journal) -> DictStore:
+        """A state's values."""
+        return DictStore(journal)
+
+    def versions(self, spec: StateSpec, store: DictStore, keep: int) -> History:
+        """What its keys held, `keep` microseconds back."""
+        return History(keep)
+
+    def operations(self, spec: StateSpec, keep: int) -> Done:
+        """The operations done on it, as far back."""
+        return Done(keep)
+
+
+class Loop:
+    """The loop, event by event. `outcome` is what it has given so far; its states are live.
+
+    `bound`: what handlers are called on; it has the states, and what handlers may call. `handlers`: those that an event of a
+    type calls at once. `past`: what is kept to look back on.
+    """
+
+    def __init__(self, program: Program | type[Program], backing: Backing | None = None) -> None:
         self.program = as_program(program)
         self.outcome = SerialOutcome()
         spec = self._spec = spec_of(self.program)
-        self._journal: list[tuple[dict[Any, Any], Any, Any]] = []
+        self._journal: Journal = []
         self._emitted: list[Record] = []
-        stores = {name: self._store(name) for name in spec.declared}
+        kept_in, specs = backing or Backing(), spec.declared
+        stores = {name: kept_in.store(s, self._journal) for name, s in specs.items()}
         self.outcome.states = {name: store.data for name, store in stores.items()}
-
-        # What looks back: versions of values, and operations.
-        widths, recorded = kept(self.program), windowed(self.program)
-        self._histories = {name: self._versions(name, stores[name], width) for name, width in widths.items()}
-        self._history_of = {id(stores[name].data): h for name, h in self._histories.items()}
-        self._records = {name: self._operations(name, widths[name]) for name in recorded}
-        self._done: list[tuple[Done, Any]] = []
+        widths = kept(self.program)
+        self.past = LookBack(
+            {name: kept_in.versions(specs[name], stores[name], width) for name, width in widths.items()},
+            {name: kept_in.operations(specs[name], widths[name]) for name in windowed(self.program)},
+        )
         self.states = states = dict[str, Any]()
-        for name, s in spec.declared.items():
-            if name in recorded:
-                states[name] = recording(s, stores[name], self._teller(self._records[name]))
-            else:
-                states[name] = s.kind(s, stores[name])
+        for name, s in specs.items():
+            states[name] = self.past.state(s, stores[name], stores[name].data, self.now)
             states[name]._clock = self
         self._stores = stores
 
@@ -144,9 +164,9 @@ class Loop:
         self._agenda = Agenda()
         self._derived: deque[Event] = deque()
         self._derivations = 0
+        self._sent: set[type[Event]] = set()
+        """Types of events that may be sent, as far as it was asked."""
 
-        self.stepped: Callable[[int, int, int, bool], None] | None = None
-        """An observer, called after each step with its time, its phase, the seq of its log event, and whether what it did stays."""
         self._now = 0
         self._phase = Phase.LOG_EVENT
         self._root = -1
@@ -158,9 +178,9 @@ class Loop:
         runtime = {
             "emit": self._emit, "reject": _reject, "now": 0, "send": self._send, "cancel": self._cancel,
         }  # fmt: skip
-        self._bound = bind(self.program, states, runtime)
+        self.bound = bind(self.program, states, runtime)
         listened = dict.fromkeys(e for h in spec.handlers for e in h.events)
-        self._handlers = {t: spec.handlers_of(t) for t in listened}
+        self.handlers = {t: spec.handlers_of(t) for t in listened}
         self._after: dict[type[Event], list[tuple[HandlerSpec, int]]] = {}
         for handler in spec.handlers:
             if handler.after is not None:
@@ -168,25 +188,12 @@ class Loop:
                 for event in handler.events:
                     self._after.setdefault(event, []).append((handler, lag))
 
-    def _store(self, name: str) -> DictStore:
-        """Where a state's values are to be."""
-        return DictStore(self._journal)
-
-    def _versions(self, name: str, store: DictStore, keep: int) -> History:
-        return History(keep)
-
-    def _operations(self, name: str, keep: int) -> Done:
-        return Done(keep)
-
     def copy(self) -> Loop:
         """The loop where it stands between two steps, to go on with by itself. It has put out nothing yet."""
         other = Loop(self.program)
         for name, store in self._stores.items():
             other._stores[name].data.update(store.data)
-        for name, history in self._histories.items():
-            other._histories[name]._versions = history.copy()._versions
-        for name, record in self._records.items():
-            other._records[name]._done = record.copy()._done
+        other.past.take(self.past)
         other._agenda = self._agenda.copy(other.states)
         other._ticks = None if self._ticks is None else list(self._ticks)
         other._last, other._ordinal = self._last, self._ordinal
@@ -209,17 +216,17 @@ class Loop:
         for dated in later:
             self._agenda.date(dated)
         try:
-            self._transaction(
-                event, self._handlers.get(type(event), ()), event.ts, Phase.LOG_EVENT, event.seq
-            )
+            self._transaction(event, self.handlers.get(type(event), ()), event.ts, Phase.LOG_EVENT, event.seq)
         except HandlerError:
             for dated in later:
                 dated.alive = False
             raise
 
-    def begin(self, at: int) -> None:
-        """The log begins at this time: there are no ticks before it."""
-        if self._ticks is None:
+    def begin(self, at: int | None) -> None:
+        """The log begins at this time: there are no ticks before it. None: there are none at all. Only the first call counts."""
+        if at is None:
+            self._calendars, self._ticks = [], []
+        elif self._ticks is None:
             self._ticks = [calendar.first(at) for _, calendar in self._calendars]
 
     def advance(self, to: int) -> None:
@@ -251,7 +258,7 @@ class Loop:
     def _write(self, dated: Dated) -> None:
         """A dated write takes effect. It was accepted when it was issued: nothing can reject it."""
         self._now, self._phase, self._root = dated.due, Phase.DATED_WRITE, dated.root
-        self._bound.__dict__["now"] = dated.due
+        self.bound.__dict__["now"] = dated.due
         self._clear()
         assert dated.write is not None
         state, method, arguments = dated.write
@@ -261,32 +268,29 @@ class Loop:
             self._undo()
             shown = f"the write {dated.name}.{method}{arguments!r} dated {dated.due}"
             raise self._failed(shown, dated.handler, error, (dated.due, dated.root)) from error
-        self._commit(dated.due)
-        if self.stepped is not None:
-            self.stepped(dated.due, Phase.DATED_WRITE, dated.root, True)
+        self.past.commit(dated.due, self._journal)
 
     def _transaction(
         self, event: Event | None, handlers: tuple[HandlerSpec, ...], ts: int, phase: int, root: int
     ) -> None:
         """One event with the events derived from it, or one tick: all of it happens, or nothing."""
         self._now, self._phase, self._root = ts, phase, root
-        self._bound.__dict__["now"] = ts
+        self.bound.__dict__["now"] = ts
         self._clear()
-        current, kept = event, True
+        current = event
         try:
             while True:
                 for handler in handlers:
                     self._handler = handler.name
                     if current is None:
-                        handler.function(self._bound)
+                        handler.function(self.bound)
                     else:
-                        handler.function(self._bound, current)
+                        handler.function(self.bound, current)
                 if not self._derived:
                     break
                 current = self._derived.popleft()
-                handlers = self._handlers.get(type(current), ())
+                handlers = self.handlers.get(type(current), ())
         except Rejection as refusal:
-            kept = False
             self._undo()
             self._emitted[:] = [] if refusal.record is None else [refusal.record]
             name = "tick" if event is None else type(event).__name__
@@ -296,14 +300,12 @@ class Loop:
             self._undo()
             shown = "a tick" if current is None else current
             raise self._failed(shown, self._handler, error, (ts, root)) from error
-        self._commit(ts)
+        self.past.commit(ts, self._journal)
         if self._last != (ts, phase, root):
             self._last, self._ordinal = (ts, phase, root), 0
         for record in self._emitted:
             self.outcome.outputs.append(Output(Position(ts, phase, root, self._ordinal), record))
             self._ordinal += 1
-        if self.stepped is not None:
-            self.stepped(ts, phase, root, kept)
 
     def _failed(self, shown: Any, handler: str, error: Exception, place: tuple[int, int]) -> HandlerError:
         return handler_error(self.program, shown, handler, error, place)
@@ -320,7 +322,9 @@ class Loop:
     def _send(
         self, event: Event, *, after: int | None = None, at: int | None = None, key: Any = None
     ) -> None:
-        cls = check_sent(self._spec, event)
+        cls = type(event)
+        if cls not in self._sent:
+            self._sent.add(check_sent(self._spec, event))
         due = due_at(self._now, after, at)
         timer = None if key is None else timer_of(cls, key)
         if timer is not None:
@@ -334,7 +338,7 @@ class Loop:
         placed = event._at(due, self._root)
         self._agenda.date(Dated(
             due, self._root, 0, cls.__name__, self._handler, event=placed,
-            handlers=self._handlers.get(cls, ()), timer=timer,
+            handlers=self.handlers.get(cls, ()), timer=timer,
         ))  # fmt: skip
 
     @runtime("cancel")
@@ -353,56 +357,23 @@ class Loop:
         self._agenda.date(Dated(at, self._root, 0, state._spec.name, self._handler, write=write))
 
     def ago(self, state: State, lag: int) -> Any:
-        return self._history(state._spec.name, lag).view(state._spec, self._now - lag, before=self._in_tick)
+        return self.past.ago(state, lag, self._now, before=self._phase == Phase.TICK)
 
     def last(self, state: State, width: int) -> Any:
-        name, since = state._spec.name, self._now - width
-        if state.net_window:
-            history = self._history(name, width)
-            return history.net(state._spec, self._stores[name], since, before=self._in_tick)
-        if name not in self._records:
-            raise unseen(name, "last")
-        self._history(name, width)
-        return self._records[name].window(state._spec, since, self._now, before=self._in_tick)
+        return self.past.last(state, width, self._now, before=self._phase == Phase.TICK)
 
     def at(self, state: State, at: int) -> Any:
-        return self._history(state._spec.name, self._now - at).view(state._spec, at)
-
-    def _history(self, name: str, back: int) -> History:
-        """A state's versions. Raises UsageError when it does not keep them so far back."""
-        history = self._histories.get(name)
-        if history is None or type(back) is not int or not 0 < back <= history.keep:
-            raise unseen(name, "last and ago")
-        return history
-
-    @property
-    def _in_tick(self) -> bool:
-        """Ticks see everything before their time; so does what they see of the past."""
-        return self._phase == Phase.TICK
-
-    def _teller(self, record: Done) -> Callable[[Any, Any], None]:
-        def told(key: Any, operation: Any) -> None:
-            record.add(self._now, key, operation)
-            self._done.append((record, key))
-
-        return told
+        return self.past.at(state, at, self._now)
 
     # --- transactions -----------------------------------------------------------------------------
 
     def _clear(self) -> None:
         self._journal.clear()
         self._emitted.clear()
-        self._done.clear()
+        self.past.done.clear()
         self._derived.clear()
         self._derivations = 0
         self._agenda.taken_back.clear()
-
-    def _commit(self, ts: int) -> None:
-        """What happened becomes the past."""
-        for table, key, _ in self._journal:
-            history = self._history_of.get(id(table))
-            if history is not None:
-                history.add(ts, key, table.get(key, ABSENT))
 
     def _undo(self) -> None:
         for table, key, old in reversed(self._journal):
@@ -410,8 +381,7 @@ class Loop:
                 table.pop(key, None)
             else:
                 table[key] = old
-        for record, key in self._done:
-            record.take_back(key)
+        self.past.undo()
         self._agenda.undo()
         self._journal.clear()
 

@@ -75,15 +75,11 @@ def _logged(journal: Journal) -> LoggedStore:
 
 
 def _noted(journal: Journal) -> NotedStore:
-    loop = NotedLoop(P(), None)
-    loop._journal = journal
-    return NotedStore(loop, SPEC)
+    return NotedStore(NotedLoop(P(), None), SPEC, journal)
 
 
 def _wide(journal: Journal) -> WideStore:
-    loop = NotedLoop(P(), None)
-    loop._journal = journal
-    return WideStore(loop, SPEC)
+    return WideStore(NotedLoop(P(), None), SPEC, journal)
 
 
 UNDONE: dict[type, Callable[[Journal], Store]] = {

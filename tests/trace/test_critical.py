@@ -342,8 +342,8 @@ def test_the_recording_misses_no_key_and_changes_nothing(monkeypatch: pytest.Mon
     loops: list[serial.Loop] = []
     init = serial.Loop.__init__
 
-    def kept(self: serial.Loop, program: Any) -> None:
-        init(self, program)
+    def kept(self: serial.Loop, *given: Any) -> None:
+        init(self, *given)
         loops.append(self)
 
     monkeypatch.setattr(serial.Loop, "__init__", kept)

@@ -71,11 +71,9 @@ class History:
         if old > 0:
             del times[:old], values[:old]
 
-    def copy(self) -> History:
-        """The same versions, to go on with by themselves."""
-        other = History(self.keep)
-        other._versions = {key: (times[:], values[:]) for key, (times, values) in self._versions.items()}
-        return other
+    def take(self, other: History) -> None:
+        """Go on from the versions of another, which goes on by itself."""
+        self._versions = {key: (times[:], values[:]) for key, (times, values) in other._versions.items()}
 
     def get(self, key: Any, default: Any, at: int, *, before: bool = False) -> Any:
         """What the key held after everything at a time, or before it."""
@@ -140,11 +138,9 @@ class Done:
         if old > 0:
             del times[:old], operations[:old]
 
-    def copy(self) -> Done:
-        """The same operations, to go on with by themselves."""
-        other = Done(self._keep)
-        other._done = {key: (times[:], done[:]) for key, (times, done) in self._done.items()}
-        return other
+    def take(self, other: Done) -> None:
+        """Go on from the operations of another, which goes on by itself."""
+        self._done = {key: (times[:], done[:]) for key, (times, done) in other._done.items()}
 
     def take_back(self, key: Any) -> None:
         """The key's latest operation was not done after all."""

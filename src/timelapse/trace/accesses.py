@@ -16,13 +16,13 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 import timelapse
-from timelapse.ids import Phase
+from timelapse.ids import Phase, Position
 from timelapse.kinds.base import UNKEYED, Op, State
 from timelapse.kinds.grouped import Grouped, Under
 from timelapse.model.decimals import in_usual_context
 from timelapse.model.events import Event
-from timelapse.model.program import Program
-from timelapse.serial import Loop
+from timelapse.model.program import HandlerSpec, Program
+from timelapse.observed import Did, ObservedLoop, Observer
 from timelapse.trace.steps import place_text
 
 
@@ -95,12 +95,11 @@ def accesses_of(
 
     Writes of a step that was rejected are left out: they did not happen. Raises HandlerError for a handler's exception.
     """
-    loop = Loop(program)
-    recorder = _Recorder(loop)
+    recorder = _Recorder(program)
+    loop = recorder.loop
     if begin is not None:
         loop.begin(begin)
     for event in events:
-        recorder.event = type(event).__name__
         loop.step(event)
         loop.outcome.outputs.clear()
         loop.outcome.refused.clear()
@@ -122,27 +121,40 @@ _SERIAL = os.path.join(os.path.dirname(timelapse.__file__), "serial.py")
 _IN_PLACE = ("+=", "-=")
 
 
-class _Recorder:
+class _Recorder(Observer):
     """Notes what the states of a loop are asked."""
 
-    def __init__(self, loop: Loop) -> None:
-        self._loop = loop
+    def __init__(self, program: Program) -> None:
+        loop = self.loop = ObservedLoop(program, self)
         self.found = Accesses(loop.program, list(loop.states))
-        self.event = ""
         self._pending: list[Access] = []
         self._places: dict[tuple[int, Any], int] = {}
         self._sites: dict[tuple[types.CodeType, int], tuple[int, bool]] = {}
         self._quiet = False
         for number, state in enumerate(loop.states.values()):
             state.__class__ = _telling(type(state), self, number)
-        loop.stepped = self._stepped
 
-    def _stepped(self, ts: int, phase: int, root: int, kept: bool) -> None:
-        found = self._pending if kept else [a._replace(writes=False) for a in self._pending if a.reads]
-        name = {Phase.TICK: "tick", Phase.DATED_WRITE: "dated write"}.get(phase, self.event)
-        if phase == Phase.DATED_EVENT:
-            name = "dated event"
-        self.found.steps.append(Step(ts, phase, root, name, tuple(found)))
+    def step(
+        self, at: Position, event: Event | None, handlers: tuple[HandlerSpec, ...],
+        do: Callable[[tuple[HandlerSpec, ...]], Did],
+    ) -> None:  # fmt: skip
+        """See Observer."""
+        name = (
+            "dated event"
+            if at.phase == Phase.DATED_EVENT
+            else "tick"
+            if event is None
+            else type(event).__name__
+        )
+        self._over(at, name, do(handlers))
+
+    def write(self, at: Position, state: str, do: Callable[[], Did]) -> None:
+        """See Observer."""
+        self._over(at, "dated write", do())
+
+    def _over(self, at: Position, name: str, did: Did) -> None:
+        found = self._pending if did.kept else [a._replace(writes=False) for a in self._pending if a.reads]
+        self.found.steps.append(Step(at.ts, at.phase, at.seq, name, tuple(found)))
         self._pending = []
 
     def call(
@@ -156,7 +168,7 @@ class _Recorder:
             result = plain(state, *arguments, **named)
         finally:
             self._quiet = False
-        later = op.effect is not None and named.get("at") not in (None, self._loop.now())
+        later = op.effect is not None and named.get("at") not in (None, self.loop.now())
         if not later:  # what is dated is noted when it takes effect
             self._note(number, state, name, op, arguments, named)
         return result

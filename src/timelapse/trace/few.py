@@ -16,13 +16,16 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from timelapse.errors import TimelapseError
-from timelapse.ids import Phase
+from timelapse.ids import Phase, Position
 from timelapse.kernels.python.stores import NullStore
-from timelapse.kinds.grouped import Grouped, Under
+from timelapse.kinds.base import StateSpec
+from timelapse.kinds.grouped import GROUPS, Grouped, Under
+from timelapse.kinds.past import Done, History
 from timelapse.log.reader import EventReader
 from timelapse.model.binding import bind
 from timelapse.model.events import Event
 from timelapse.model.program import RUNTIME_NAMES, HandlerSpec
+from timelapse.serial import Backing, DictStore, Journal
 from timelapse.trace import timed
 from timelapse.trace.knowledge import Part, Place, Unfocused
 from timelapse.trace.logged import events_at
@@ -169,21 +172,21 @@ def events_of(past: Past, steps: Iterable[timed.Step]) -> dict[int, Event]:
 class Cut:
     """What a part runs, on a loop's states."""
 
-    def __init__(self, loop: FewLoop, part: Part) -> None:
-        work, spec = part.work, loop._spec
+    def __init__(self, few: FewLoop, part: Part) -> None:
+        work, loop, spec = part.work, few.loop, few.spec
         functions = {h.name: h.function for h in work.handlers}
         self.handlers = {
             h.name: replace(h, function=functions[h.name]) for h in spec.handlers if h.name in functions
         }
         self.at_once = {
             event: tuple(self.handlers[h.name] for h in found if h.name in self.handlers)
-            for event, found in loop._handlers.items()
+            for event, found in loop.handlers.items()
         }
         self.strict = part.strict
-        states = {n: s if n in work.exact else loop.ignored(n) for n, s in loop.states.items()}
-        runtime = {n: loop._bound.__dict__[n] for n in RUNTIME_NAMES}
+        states = {n: s if n in work.exact else few.ignored(n) for n, s in loop.states.items()}
+        runtime = {n: loop.bound.__dict__[n] for n in RUNTIME_NAMES}
         self.bound = bind(loop.program, states, {**runtime, "emit": _nothing}, work.members)
-        loop.keep_time()
+        few.keep_time()
 
 
 def _nothing(record: object) -> None:
@@ -194,95 +197,51 @@ class FewLoop(timed.Watched):
     """The serial loop over the events that matter. Ticks matter at the time `tick` only."""
 
     def __init__(self, few: Few, tick: int | None) -> None:
-        super().__init__(few.past.run)
         self._few = few
         self.unknown: list[Place] = []
         """What was read and is not known: also where a handler caught what was raised then."""
-        self._strict: frozenset[str] = frozenset()
-        self._all = frozenset(self._spec.states)
-        self._places: dict[str, set[Any]] = {name: set() for name in self._spec.states}
-        for name, key in few.matter.places:
-            self._places[name].add(key)
+        self.strict: frozenset[str] = frozenset()
+        """The states that are read only under keys that are known."""
+        self.spec = few.past.spec
+        super().__init__(few.past.run, _Asking(self))
+        self._all = frozenset(self.spec.states)
         self._cuts: dict[frozenset[str], Cut] = {}
-        self._ordered = {h.name: place for place, h in enumerate(self._spec.handlers)}
-        if tick is None:
-            self._calendars = []
-        self._ticks = [calendar.first(tick) for _, calendar in self._calendars] if tick is not None else []
-        for name in self._spec.states:
-            self._follow(name)
+        self._ordered = {h.name: place for place, h in enumerate(self.spec.handlers)}
+        self.loop.begin(tick)
+        for name, spec in self.spec.states.items():
+            if issubclass(spec.kind, Grouped):
+                self._follow(self.loop.states[name], _Asked(self, spec))
 
     # --- what is read -----------------------------------------------------------------------------------
 
-    def _follow(self, name: str) -> None:
-        """Have a state, and what is kept of its past, tell what they are asked."""
-        state, spec = self.states[name], self._spec.states[name]
-        grouped, known = issubclass(spec.kind, Grouped), self._places[name]
+    def known(self, name: str) -> set[Any]:
+        """The keys of a state that are known."""
+        return {key for state, key in self._few.matter.places if state == name}
 
-        def note(place: Any) -> None:
-            if name in self._strict and place not in known:
-                self.unknown.append((name, place))
-                raise _Unknown
+    def _follow(self, state: Any, asked: _Asked) -> None:
+        """Have a state tell of which keys it is asked for all that stands under them."""
+        state._own[GROUPS] = {}  # from here on it is kept up to date
+        outer = state._outer
 
-        def one(stored: Any) -> None:
-            if not grouped or under(spec, stored) not in known:
-                note(place_of(spec, stored))
+        def declared(key: Any) -> Any:
+            checked = outer(key)
+            asked.under(checked)
+            return checked
 
-        def all_under(key: Any) -> None:
-            note(Under(key) if grouped else key)
-
-        def every(*_: Any) -> Any:
-            raise Unfocused(f"every key of {name} is read")
-
-        if grouped:
-            state._groups()  # from here on it is kept up to date
-            self._journal.clear()
-            outer = state._outer
-
-            def declared(key: Any) -> Any:
-                checked = outer(key)
-                all_under(checked)
-                return checked
-
-            state._outer = declared
-        get = state._get
-
-        def told(key: Any, default: Any) -> Any:
-            one(key)
-            return get(key, default)
-
-        state._get, state._items = told, every
-        self._stores[name] = _Asked(told, every)  # type: ignore[assignment]  # what windows look at
-        history = self._histories.get(name)
-        if history is not None:
-            then = history.get
-
-            def stood(key: Any, default: Any, at: int, *, before: bool = False) -> Any:
-                one(key)
-                return then(key, default, at, before=before)
-
-            history.get, history.items = stood, every  # type: ignore[method-assign,assignment]
-        record = self._records.get(name)
-        if record is not None:
-            of = record.of
-
-            def done(key: Any, since: int, *, before: bool = False) -> Any:
-                all_under(key)
-                return of(key, since, before=before)
-
-            record.of, record.keys = done, every  # type: ignore[method-assign]
+        state._outer = declared
 
     def ignored(self, name: str) -> Any:
         """A state that does not matter."""
-        spec = self._spec.states[name]
+        spec = self.spec.states[name]
         state: Any = spec.kind(spec, NullStore())
-        state._clock = self
+        state._clock = self.loop
         return state
 
     def keep_time(self) -> None:
         """States that depend on the time take that of the step."""
-        for state in self.states.values():
+        for state in self.loop.states.values():
             if state.uses_now:
-                state._now = self.now
+                state._now = self.loop.now
 
     # --- what is done -----------------------------------------------------------------------------------
 
@@ -293,33 +252,32 @@ class FewLoop(timed.Watched):
         for seq in sorted(cut.keys() | whole):
             yield asked[seq] if seq in whole else cut[seq]
 
-    def _next_number(self, handlers: tuple[HandlerSpec, ...], ts: int, phase: int, root: int) -> int:
+    def _next_number(self, at: Position, handlers: tuple[HandlerSpec, ...]) -> int:
         """One that does not depend on which events matter, and rises with the order of steps."""
-        place = 0 if phase == Phase.LOG_EVENT or not handlers else self._ordered[handlers[0].name]
-        return number_of(ts, phase, root, place)
+        place = 0 if at.phase == Phase.LOG_EVENT or not handlers else self._ordered[handlers[0].name]
+        return number_of(at.ts, at.phase, at.seq, place)
 
-    def _observed(self, step: timed.Step, event: Event | None) -> None:
+    def _observed(self, step: timed.Step, go: timed.Go) -> None:
         with self._reading(self._all):
-            super()._observed(step, event)
+            super()._observed(step, go)
 
-    def _unobserved(
-        self, event: Event | None, handlers: tuple[HandlerSpec, ...], ts: int, phase: int, root: int
-    ) -> None:
-        states = self._few.matter.events.get(root)
-        if states is None or (phase == Phase.LOG_EVENT and root in self._few.refused):
+    def _unobserved(self, step: timed.Step, go: timed.Go) -> None:
+        states, in_log = self._few.matter.events.get(step.root), step.phase == Phase.LOG_EVENT
+        if states is None or (in_log and step.root in self._few.refused):
             return
         cut = self._cut(frozenset(states))
-        own = tuple(cut.handlers[h.name] for h in handlers if h.name in cut.handlers)
+        own = tuple(cut.handlers[h.name] for h in step.handlers if h.name in cut.handlers)
         if not own:
             return
-        bound, at_once, before = self._bound, self._handlers, len(self.outcome.refused)
-        self._bound, self._handlers = cut.bound, cut.at_once
+        loop = self.loop
+        bound, at_once, before = loop.bound, loop.handlers, len(loop.outcome.refused)
+        loop.bound, loop.handlers = cut.bound, cut.at_once
         try:
             with self._reading(cut.strict):
-                super()._unobserved(event, own, ts, phase, root)
+                go(own)
         finally:
-            self._bound, self._handlers = bound, at_once
-        if len(self.outcome.refused) > before and phase == Phase.LOG_EVENT:
+            loop.bound, loop.handlers = bound, at_once
+        if len(loop.outcome.refused) > before and in_log:
             raise Unfocused("an event is rejected that was not")
 
     def _cut(self, states: frozenset[str]) -> Cut:
@@ -330,20 +288,95 @@ class FewLoop(timed.Watched):
     @contextmanager
     def _reading(self, strict: frozenset[str]) -> Iterator[None]:
         """Within it these states are read only under keys that are known."""
-        self._strict = strict
+        self.strict = strict
         try:
             yield
         finally:
-            self._strict = frozenset()
+            self.strict = frozenset()
         if self.unknown:
             raise _Unknown
 
 
 class _Asked:
-    """What a window looks at of a state as it is now."""
+    """Takes what one state is asked, and raises where that is not known."""
 
-    def __init__(self, get: Callable[[Any, Any], Any], items: Callable[[], Any]) -> None:
-        self.get, self.items = get, items
+    def __init__(self, loop: FewLoop, spec: StateSpec) -> None:
+        self._loop, self._spec, self._known = loop, spec, loop.known(spec.name)
+        self._grouped = issubclass(spec.kind, Grouped)
+
+    def _note(self, place: Any) -> None:
+        name = self._spec.name
+        if name in self._loop.strict and place not in self._known:
+            self._loop.unknown.append((name, place))
+            raise _Unknown
+
+    def one(self, stored: Any) -> None:
+        """What is stored under one key."""
+        if not self._grouped or under(self._spec, stored) not in self._known:
+            self._note(place_of(self._spec, stored))
+
+    def under(self, key: Any) -> None:
+        """All that stands under a key as it was declared."""
+        self._note(Under(key) if self._grouped else key)
+
+    def every(self) -> Any:
+        """All keys."""
+        raise Unfocused(f"every key of {self._spec.name} is read")
+
+
+class _Asking(Backing):
+    """Has what a loop keeps tell what it is asked."""
+
+    def __init__(self, loop: FewLoop) -> None:
+        self._loop = loop
+
+    def store(self, spec: StateSpec, journal: Journal) -> DictStore:
+        return _Store(journal, _Asked(self._loop, spec))
+
+    def versions(self, spec: StateSpec, store: DictStore, keep: int) -> History:
+        return _Versions(keep, _Asked(self._loop, spec))
+
+    def operations(self, spec: StateSpec, keep: int) -> Done:
+        return _Operations(keep, _Asked(self._loop, spec))
+
+
+class _Store(DictStore):
+    def __init__(self, journal: Journal, asked: _Asked) -> None:
+        super().__init__(journal)
+        self._asked = asked
+
+    def get(self, key: Any, default: Any) -> Any:
+        self._asked.one(key)
+        return super().get(key, default)
+
+    def items(self) -> Any:
+        self._asked.every()
+
+
+class _Versions(History):
+    def __init__(self, keep: int, asked: _Asked) -> None:
+        super().__init__(keep)
+        self._asked = asked
+
+    def get(self, key: Any, default: Any, at: int, *, before: bool = False) -> Any:
+        self._asked.one(key)
+        return super().get(key, default, at, before=before)
+
+    def keys(self) -> Any:
+        self._asked.every()
+
+
+class _Operations(Done):
+    def __init__(self, keep: int, asked: _Asked) -> None:
+        super().__init__(keep)
+        self._asked = asked
+
+    def of(self, key: Any, since: int, *, before: bool = False) -> Any:
+        self._asked.under(key)
+        return super().of(key, since, before=before)
+
+    def keys(self) -> Any:
+        self._asked.every()
 
 
 def place_of_number(number: int) -> tuple[int, int, int, int]:

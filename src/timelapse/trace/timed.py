@@ -11,25 +11,25 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from timelapse.errors import HandlerError, ReplayError
-from timelapse.ids import INT64_MAX, Phase
+from timelapse.ids import INT64_MAX, Phase, Position
 from timelapse.kernels.base import Tick
 from timelapse.kernels.walk import counted
 from timelapse.kinds.base import State
 from timelapse.kinds.past import Window
 from timelapse.log.reader import EventReader
 from timelapse.log.types import heard
-from timelapse.model.agenda import Dated
 from timelapse.model.events import Event
 from timelapse.model.program import HandlerSpec, spec_of
+from timelapse.observed import Did, ObservedLoop, Observer
 from timelapse.progress import Progress, Silent
 from timelapse.run.run import Run
 from timelapse.run.takeout import reader_without
-from timelapse.serial import Loop
+from timelapse.serial import Backing
 from timelapse.trace.knowledge import Place
 from timelapse.trace.steps import DatedWrite, EventTrace
 from timelapse.trace.steps import Tick as TickEvent
 from timelapse.trace.telling import going
-from timelapse.trace.views import Chosen, View, Watch, ago_name, at_name, chosen, last_name, named
+from timelapse.trace.views import Chosen, View, Watch, chosen, named, view_name, view_of
 from timelapse.trace.writes import Step, Writes, Written
 
 if TYPE_CHECKING:
@@ -46,11 +46,11 @@ Go = Callable[[tuple[HandlerSpec, ...]], None]
 Observe = Callable[["Watched", Step, Go], None]
 
 
-class Watched(Loop):
-    """The serial loop, with somebody watching. `observe` is given the steps that are `wanted`, and does them."""
+class Watched(Observer):
+    """Goes through a run by the serial loop. `observe` is given the steps that are `wanted`, and does them."""
 
-    def __init__(self, run: Run) -> None:
-        super().__init__(run.need_program())
+    def __init__(self, run: Run, backing: Backing | None = None) -> None:
+        self.loop = ObservedLoop(run.need_program(), self, backing)
         self._run = run
         self.number = -1
         self.tick: Tick = lambda events: None
@@ -63,31 +63,31 @@ class Watched(Loop):
         """What the names of views stand for that were made while the last step was observed."""
         self.shown: Chosen = {}
         """What windows showed, while the last step was observed, that show one of several values."""
-        self.writes = Writes(self.outcome.states, self._records)
-        self._step: Step | None = None
+        self.writes = Writes(self.loop.outcome.states, self.loop.past.records)
+        self._in_tick = False
 
     def go(self, done: Callable[[Watched], bool], before: int | None = None) -> None:
         """From the log's beginning until it is `done`, or to the end; or to before everything at a time."""
-        run = self._run
+        run, loop = self._run, self.loop
         reader = reader_without(run.need_reader(), run.stored_quarantined()["seq"].to_pylist())
         first, last = reader.ts_first, reader.ts_before(INT64_MAX)
         if first is None or last is None:
             return
-        self.begin(first)
+        loop.begin(first)
         classes: dict[str, type[Event]] = {
             c.__name__: c for c in heard(spec_of(run.need_program()), reader.types)
         }
         end = INT64_MAX if before is None else reader.seq_at(before)
         try:
             for one in self._logged(reader, end, classes):
-                self.step(one)
-                self.outcome.outputs.clear()
-                self.outcome.refused.clear()
+                loop.step(one)
+                loop.outcome.outputs.clear()
+                loop.outcome.refused.clear()
                 if done(self):
                     return
             until = run.manifest.until
             stop = last if until is None else max(last, until)
-            self.advance(stop if before is None else min(stop, before - 1))
+            loop.advance(stop if before is None else min(stop, before - 1))
         except HandlerError as error:
             raise ReplayError(
                 "a handler failed where it did not fail before", hint=str(error), code="TL607"
@@ -99,85 +99,67 @@ class Watched(Loop):
 
     # --- steps ----------------------------------------------------------------------------------------
 
-    def _transaction(
-        self, event: Event | None, handlers: tuple[HandlerSpec, ...], ts: int, phase: int, root: int
-    ) -> None:
-        step = self._begun(event, handlers, ts, phase, root)
-        if self.observe is not None and self.wanted(step):
-            self.views.clear()
-            self.shown.clear()
-            self._observed(step, event)
-        else:
-            self._unobserved(event, handlers, ts, phase, root)
-
-    def _observed(self, step: Step, event: Event | None) -> None:
-        assert self.observe is not None
-        ts, phase, root, plain = step.ts, step.phase, step.root, super()._transaction
-        self.observe(self, step, lambda own: plain(event, own, ts, phase, root))
-
-    def _unobserved(
-        self, event: Event | None, handlers: tuple[HandlerSpec, ...], ts: int, phase: int, root: int
-    ) -> None:
-        super()._transaction(event, handlers, ts, phase, root)
-
-    def _begun(
-        self, event: Event | None, handlers: tuple[HandlerSpec, ...], ts: int, phase: int, root: int
-    ) -> Step:
-        """A step begins."""
-        self.number = self._next_number(handlers, ts, phase, root)
-        ordinal = self._ordinal if self._last == (ts, phase, root) else 0
+    def step(
+        self, at: Position, event: Event | None, handlers: tuple[HandlerSpec, ...],
+        do: Callable[[tuple[HandlerSpec, ...]], Did],
+    ) -> None:  # fmt: skip
+        """See Observer."""
+        ts, phase, root, ordinal = at
+        self.number, self._in_tick = self._next_number(at, handlers), phase == Phase.TICK
         shown = TickEvent()._at(ts, root) if event is None else event
         if phase == Phase.DATED_EVENT:  # an `after=` handler's event is told at its own time
             shown = shown._at(ts, root)
-        self._step = Step(self.number, shown, handlers, ts, phase, root, ordinal)
-        return self._step
+        step = Step(self.number, shown, handlers, ts, phase, root, ordinal)
 
-    def _next_number(self, handlers: tuple[HandlerSpec, ...], ts: int, phase: int, root: int) -> int:
+        def go(own: tuple[HandlerSpec, ...]) -> None:
+            self._did(step, do(own))
+
+        if self.observe is not None and self.wanted(step):
+            self.views.clear()
+            self.shown.clear()
+            self._observed(step, go)
+        else:
+            self._unobserved(step, go)
+
+    def _observed(self, step: Step, go: Go) -> None:
+        assert self.observe is not None
+        self.observe(self, step, go)
+
+    def _unobserved(self, step: Step, go: Go) -> None:
+        go(step.handlers)
+
+    def _next_number(self, at: Position, handlers: tuple[HandlerSpec, ...]) -> int:
         """The number of the step that begins."""
         return self.number + 1
 
-    def _write(self, dated: Dated) -> None:
+    def write(self, at: Position, state: str, do: Callable[[], Did]) -> None:
+        """See Observer."""
         self.number += 1
-        shown = DatedWrite(state=dated.name)._at(dated.due, dated.root)
-        self._step = Step(self.number, shown, (), dated.due, Phase.DATED_WRITE, dated.root, 0)
-        super()._write(dated)
+        shown = DatedWrite(state=state)._at(at.ts, at.seq)
+        self._did(Step(self.number, shown, (), at.ts, at.phase, at.seq, 0), do())
 
-    def _commit(self, ts: int) -> None:
-        if self._step is not None:
-            self.writes.committed(self._step, self._journal, self._done)
-        super()._commit(ts)
-
-    def _undo(self) -> None:
-        super()._undo()
-        self._done.clear()
+    def _did(self, step: Step, did: Did) -> None:
+        self.writes.committed(step, did.wrote, did.operations)
 
     # --- what states ask for --------------------------------------------------------------------------
 
-    def ago(self, state: State, lag: int) -> Any:
-        return self._told(super().ago(state, lag), state, ago_name(lag), None, self._now - lag)
-
-    def last(self, state: State, width: int) -> Any:
-        return self._told(super().last(state, width), state, last_name(width), self._now - width, None)
-
-    def at(self, state: State, at: int) -> Any:
-        return self._told(super().at(state, at), state, at_name(at), None, at)
-
-    def _told(self, view: Any, state: State, how: str, since: int | None, until: int | None) -> Any:
+    def looked(self, state: State, how: str, argument: int, view: Any) -> Any:
         """The view, telling its reads if somebody observes the step."""
         watch = self.watch
         if watch is None:
             return view
-        spec = named(state._spec, how)
-        self.views[spec.name] = View(state._spec.name, since, until, self._phase == Phase.TICK)
+        spec, name = named(state._spec, view_name(how, argument)), state._spec.name
+        shows = view_of(name, how, argument, self.loop.now(), in_tick=self._in_tick)
+        self.views[spec.name] = shows
         if isinstance(view, Window):
             rebuilt, chooses = view._rebuilt, spec.kind.window_form in ("best", "first")
 
             def noting(keys: Iterable[Any]) -> Any:
                 wanted = list(keys)
                 if chooses and len(wanted) == 1 and (spec.name, wanted[0]) not in self.shown:
-                    record = self._records[state._spec.name]
+                    past = self.loop.past
                     self.shown[spec.name, wanted[0]] = chosen(
-                        state, wanted[0], record, since, self._done, before=self._in_tick
+                        state, wanted[0], past.records[name], shows.since, past.done, before=self._in_tick
                     )
                 return watch(spec, rebuilt(wanted))
 

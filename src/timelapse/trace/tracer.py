@@ -124,21 +124,22 @@ class Tracer:
         found = self._told(step.event, outputs, rejected, kernel.records, [], 0, step)
         return replace(found, views=views, shown=shown), kernel.numbered[1]
 
-    def observed(self, loop: timed.Watched, step: timed.Step, go: timed.Go) -> EventTrace:
+    def observed(self, watched: timed.Watched, step: timed.Step, go: timed.Go) -> EventTrace:
         """Do a step of the serial loop under observation: `go` does it with given handlers. It leaves the loop as it was."""
         from timelapse.run.reference import output_tables, rejected_table
 
-        told, bound, before = self._recorder, loop._bound, loop.outcome
+        told, loop = self._recorder, watched.loop
+        bound, before = loop.bound, loop.outcome
         told.clear()
         for name, state in loop.states.items():
             told.watch(self._spec.states[name], state)
-        kept, emit = loop._handlers, bound.__dict__["emit"]
+        kept, emit = loop.handlers, bound.__dict__["emit"]
         rewritten = {h.name: h.function for h in self._work.handlers}
 
         def ours(found: tuple[HandlerSpec, ...]) -> tuple[HandlerSpec, ...]:
             return tuple(replace(h, function=rewritten[h.name]) for h in found)
 
-        loop._handlers = {t: ours(found) for t, found in kept.items()}
+        loop.handlers = {t: ours(found) for t, found in kept.items()}
         own = {n: m for n, m in self._work.members.items() if n not in vars(type(bound))}
         for name, member in own.items():
             type.__setattr__(type(bound), name, member)
@@ -148,12 +149,12 @@ class Tracer:
             told.emitted(record)
 
         bound.__dict__["emit"] = telling
-        loop.outcome, loop.watch = SerialOutcome(states=before.states), told.watch
+        loop.outcome, watched.watch = SerialOutcome(states=before.states), told.watch
         try:
             go(ours(step.handlers))
             done = loop.outcome
         finally:
-            loop._handlers, loop.outcome, loop.watch, bound.__dict__["emit"] = kept, before, None, emit
+            loop.handlers, loop.outcome, watched.watch, bound.__dict__["emit"] = kept, before, None, emit
             for name in own:
                 type.__delattr__(type(bound), name)
             told.leave()
@@ -161,7 +162,7 @@ class Tracer:
         outputs = {type(o.record): tables[type(o.record).__name__] for o in done.outputs}
         records = [o.record for o in done.outputs]
         found = self._told(step.event, outputs, rejected_table(done), records, [], 0, step)
-        return replace(found, views=dict(loop.views), shown=dict(loop.shown))
+        return replace(found, views=dict(watched.views), shown=dict(watched.shown))
 
     def _told(
         self, event: Event, outputs: Mapping[type[Record], pa.Table], rejected: pa.Table, records: list[Record],
@@ -280,8 +281,8 @@ class _Telling(InterpretedKernel):
     _told: Recorder
 
     @runtime("emit")
-    def _emit(self, record: Record) -> None:
-        super()._emit(record)
+    def emit(self, record: Record) -> None:
+        super().emit(record)
         self._told.emitted(record)
 
     @property

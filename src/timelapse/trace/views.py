@@ -47,19 +47,16 @@ Chosen = dict[tuple[str, Any], Shown | None]
 """By the view's name and the key, as they were read first; None where the window held nothing."""
 
 
-def last_name(width: int) -> str:
-    """How a window is written: `last(7 d)`."""
-    return f"last({length(width)})"
+def view_of(state: str, how: str, argument: int, now: int, *, in_tick: bool) -> View:
+    """What a step sees by `last(argument)`, `ago` or `at` of a state."""
+    then = argument if how == "at" else now - argument
+    since, until = (then, None) if how == "last" else (None, then)
+    return View(state, since, until, in_tick)
 
 
-def ago_name(lag: int) -> str:
-    """How a look back is written."""
-    return f"ago({length(lag)})"
-
-
-def at_name(at: int) -> str:
-    """How a look at a moment is written."""
-    return f"at({time_text(at)})"
+def view_name(how: str, argument: int) -> str:
+    """How it is written: `last(7 d)`."""
+    return f"{how}({time_text(argument) if how == 'at' else length(argument)})"
 
 
 def length(micros: int) -> str:
@@ -138,19 +135,18 @@ class Telling:
 
     def ago(self, state: State, lag: int) -> Any:
         """The state as of a lag ago."""
-        view = self._clock.ago(state, lag)
-        return self._told(view, state, ago_name(lag), None, self.now() - lag)
+        return self._told(self._clock.ago(state, lag), state, "ago", lag)
 
     def last(self, state: State, width: int) -> Any:
         """What happened to the state within the width."""
         view = self._clock.last(state, width)
         if self._queued is not None:
             self._choose(view, state._spec, width)
-        return self._told(view, state, last_name(width), self.now() - width, None)
+        return self._told(view, state, "last", width)
 
     def _choose(self, view: Any, spec: StateSpec, width: int) -> None:
         """Have a window note what it shows when it is read."""
-        get, name = view._get, named(spec, last_name(width)).name
+        get, name = view._get, named(spec, view_name("last", width)).name
 
         def noting(key: Any, default: Any) -> Any:
             if (name, key) not in self._shown:
@@ -164,15 +160,15 @@ class Telling:
 
     def at(self, state: State, at: int) -> Any:
         """The state as it was at a time."""
-        return self._told(self._clock.at(state, at), state, at_name(at), None, at)
+        return self._told(self._clock.at(state, at), state, "at", at)
 
     def dated(self, state: State, at: int, method: str, arguments: tuple[Any, ...]) -> None:
         """A write is dated."""
         self._clock.dated(state, at, method, arguments)
 
-    def _told(self, view: Any, state: State, how: str, since: int | None, until: int | None) -> Any:
-        spec = named(state._spec, how)
-        self._views[spec.name] = View(state._spec.name, since, until, self._in_tick)
+    def _told(self, view: Any, state: State, how: str, argument: int) -> Any:
+        spec = named(state._spec, view_name(how, argument))
+        self._views[spec.name] = view_of(state._spec.name, how, argument, self.now(), in_tick=self._in_tick)
         return _Members(view, spec, self._watch) if isinstance(view, Members) else self._watch(spec, view)
 
 
@@ -198,10 +194,9 @@ __all__ = [
     "Telling",
     "View",
     "Watch",
-    "ago_name",
-    "at_name",
     "chosen",
-    "last_name",
     "length",
     "named",
+    "view_name",
+    "view_of",
 ]

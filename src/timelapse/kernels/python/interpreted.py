@@ -81,7 +81,7 @@ class InterpretedKernel:
         self.open = False
         """Open: a slice goes on from run to run until `changes` is called; runs give what was put out."""
         records = any(h.name == RECORDER for h in work.handlers)
-        emit = self._emit_or_read if records else self._emit
+        emit = self._emit_or_read if records else self.emit
         runtime = {
             "emit": emit if final else _drop, "reject": _reject, "now": 0, "send": self._send,
             "cancel": self._cancel,
@@ -97,7 +97,8 @@ class InterpretedKernel:
                 self._by_type[event] = (*self._by_type.get(event, ()), handler.function)
 
     @runtime("emit")
-    def _emit(self, record: Record) -> None:
+    def emit(self, record: Record) -> None:
+        """A handler puts something out."""
         if not isinstance(record, Record):
             raise not_a_record(record)
         self._emitted.append(record)
@@ -108,7 +109,7 @@ class InterpretedKernel:
         if isinstance(record, Record) and record.__reads__:
             self.collected.read(record)
         else:
-            self._emit(record)
+            self.emit(record)
 
     @runtime("send")
     def _send(

@@ -6,10 +6,13 @@ from collections.abc import Iterable, Iterator
 from heapq import heappop, heappush
 from typing import TYPE_CHECKING, Any
 
-from timelapse.kernels.takeout.cells import Cells, Written
+from timelapse.kernels.takeout.cells import Cells, Index, Written
+from timelapse.kernels.takeout.looking import CellHistory, FrontDone
 from timelapse.kinds.base import ABSENT, StateSpec
+from timelapse.kinds.grouped import Grouped, parts_of
+from timelapse.kinds.past import Done, History
 from timelapse.model.agenda import Agenda, Dated
-from timelapse.serial import DictStore
+from timelapse.serial import Backing, DictStore, Journal
 
 if TYPE_CHECKING:
     from timelapse.kernels.takeout.steplog import NotedLoop
@@ -18,9 +21,9 @@ if TYPE_CHECKING:
 class NotedStore(DictStore):
     """A state's values, whose reads are noted."""
 
-    def __init__(self, loop: NotedLoop, spec: StateSpec, width: int = 0) -> None:
-        super().__init__(loop._journal)
-        self.cells = Cells(self.data, loop.steps, loop._journal, width, loop.widths.get(spec.name, 0))
+    def __init__(self, loop: NotedLoop, spec: StateSpec, journal: Journal, width: int = 0) -> None:
+        super().__init__(journal)
+        self.cells = Cells(self.data, loop.steps, journal, width, loop.widths.get(spec.name, 0))
         self._readers, self._read = self.cells.readers, loop.reads.extend
 
     def get(self, key: Any, default: Any) -> Any:
@@ -47,6 +50,32 @@ class WideStore(NotedStore):
     def stored_under(self, head: tuple[Any, ...]) -> Iterable[Any]:
         self._read((self.cells.wide, head))
         return [key for key in self.cells.stored_under(head) if key in self.data]
+
+
+class NotedBacking(Backing):
+    """Keeps what the states of a loop hold, and has each step note what it reads of that."""
+
+    def __init__(self, loop: NotedLoop) -> None:
+        self._loop = loop
+
+    def store(self, spec: StateSpec, journal: Journal) -> DictStore:
+        if issubclass(spec.kind, Grouped) and spec.outer is not None:
+            return WideStore(self._loop, spec, journal, len(parts_of(spec.outer)))
+        return NotedStore(self._loop, spec, journal)
+
+    def versions(self, spec: StateSpec, store: DictStore, keep: int) -> History:
+        assert isinstance(store, NotedStore)
+        return CellHistory(keep, store.cells, self._number, self._read)
+
+    def operations(self, spec: StateSpec, keep: int) -> Done:
+        self._loop.done.append(done := FrontDone(keep, self._number, self._read))
+        return done
+
+    def _number(self) -> int:
+        return self._loop._number
+
+    def _read(self, index: Index, key: Any) -> None:
+        self._loop.reads += (index, key)
 
 
 class NotedAgenda(Agenda):

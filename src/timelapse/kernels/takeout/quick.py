@@ -6,29 +6,25 @@ from typing import Any
 
 from timelapse.errors import HandlerError
 from timelapse.ids import Position
-from timelapse.model.agenda import Dated
 from timelapse.model.events import Event
 from timelapse.model.failure import handler_error
-from timelapse.model.program import HandlerSpec, Program, Rejection, runtime
-from timelapse.model.times import check_sent, due_at, loop_bound, timer_of
-from timelapse.serial import Loop, Refusal
+from timelapse.model.program import HandlerSpec, Program, Rejection
+from timelapse.serial import Backing, Loop, Refusal
 
 
 class QuickLoop(Loop):
     """Between two steps nothing is in its journal, nor emitted or derived: who runs one takes that away."""
 
-    def __init__(self, program: Program) -> None:
-        super().__init__(program)
-        self._live = self._bound.__dict__
-        self._sent: set[type[Event]] = set()
-        """Types of events that may be sent, as far as it was asked."""
+    def __init__(self, program: Program, backing: Backing) -> None:
+        super().__init__(program, backing)
+        self._live = self.bound.__dict__
 
     def _handle(
         self, event: Event | None, handlers: tuple[HandlerSpec, ...], ts: int, phase: int, root: int
     ) -> Refusal | None:
         """Run the handlers of an event with those of the events derived from it, or one of a tick: how it was rejected, if it was. Raises
         HandlerError."""
-        bound = self._bound
+        bound = self.bound
         self._now, self._phase, self._root = ts, phase, root
         self._live["now"] = ts
         current = event
@@ -42,7 +38,7 @@ class QuickLoop(Loop):
             if self._derivations:
                 while self._derived:
                     current = self._derived.popleft()
-                    for handler in self._handlers.get(type(current), ()):
+                    for handler in self.handlers.get(type(current), ()):
                         self._handler = handler.name
                         handler.function(bound, current)
                 self._derivations = 0
@@ -63,29 +59,6 @@ class QuickLoop(Loop):
         self._emitted.clear()
         self._derived.clear()
         self._derivations = 0
-        self._done.clear()
-
-    @runtime("send")
-    def _send(
-        self, event: Event, *, after: int | None = None, at: int | None = None, key: Any = None
-    ) -> None:
-        cls, now = type(event), self._now
-        if cls not in self._sent:
-            self._sent.add(check_sent(self._spec, event))
-        due = due_at(now, after, at)
-        timer = None if key is None else timer_of(cls, key)
-        if timer is not None:
-            self._agenda.disarm(timer)
-        if due == now:
-            self._derivations += 1
-            if self._derivations > self._spec.loop:
-                raise loop_bound(self._spec)
-            self._derived.append(event._at(due, self._root))
-            return
-        self._agenda.date(Dated(
-            due, self._root, 0, cls.__name__, self._handler, event=event._at(due, self._root),
-            handlers=self._handlers.get(cls, ()), timer=timer,
-        ))  # fmt: skip
 
     def _failed(self, shown: Any, handler: str, error: Exception, place: tuple[int, int]) -> HandlerError:
         """Without the traceback, which takes longer than most handlers."""

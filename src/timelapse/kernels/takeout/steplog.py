@@ -13,17 +13,15 @@ from typing import Any
 
 from timelapse.errors import HandlerError
 from timelapse.ids import Phase
-from timelapse.kernels.takeout.cells import Index, Written
-from timelapse.kernels.takeout.looking import CellHistory, FrontDone, Told
-from timelapse.kernels.takeout.noted import NotedAgenda, NotedStore, WideStore
+from timelapse.kernels.takeout.cells import Written
+from timelapse.kernels.takeout.looking import FrontDone, Told
+from timelapse.kernels.takeout.noted import NotedAgenda, NotedBacking, NotedStore
 from timelapse.kernels.takeout.quick import QuickLoop
-from timelapse.kinds.grouped import Grouped, parts_of
-from timelapse.kinds.past import Done, History
 from timelapse.model.agenda import Dated
 from timelapse.model.events import Event, Record
-from timelapse.model.program import HandlerSpec, Program, spec_of
+from timelapse.model.program import HandlerSpec, Program
 from timelapse.model.times import kept
-from timelapse.serial import DictStore, Refusal
+from timelapse.serial import Refusal
 
 GAP = (1 << 32) + 1
 """Between the numbers of two steps that follow each other. Odd: multiples of a power of two would all collide in dicts."""
@@ -90,7 +88,7 @@ class NotedLoop(QuickLoop):
         self._number = GAP
         self.widths = kept(program)
         self.done: list[FrontDone] = []
-        super().__init__(program)
+        super().__init__(program, NotedBacking(self))
         self.agenda = self._agenda = NotedAgenda(self)
         self.agenda.number = self._number
         self._wanted = wanted
@@ -117,23 +115,6 @@ class NotedLoop(QuickLoop):
         self._later: Sequence[Dated] = ()
         """The calls of `after=` handlers that the log event under way comes with."""
 
-    def _store(self, name: str) -> DictStore:
-        spec = spec_of(self.program).declared[name]
-        if issubclass(spec.kind, Grouped) and spec.outer is not None:
-            return WideStore(self, spec, len(parts_of(spec.outer)))
-        return NotedStore(self, spec)
-
-    def _versions(self, name: str, store: DictStore, keep: int) -> History:
-        assert isinstance(store, NotedStore)
-        return CellHistory(keep, store.cells, lambda: self._number, self._read)
-
-    def _operations(self, name: str, keep: int) -> Done:
-        self.done.append(done := FrontDone(keep, lambda: self._number, self._read))
-        return done
-
-    def _read(self, index: Index, key: Any) -> None:
-        self.reads += (index, key)
-
     # --- steps ------------------------------------------------------------------------------------
     # What the serial loop does, with fewer calls for each step.
 
@@ -144,7 +125,7 @@ class NotedLoop(QuickLoop):
         self.outcome.events += 1
         calls = self._after.get(cls)
         if calls is None:
-            self._transaction(event, self._handlers.get(cls, ()), ts, LOG_EVENT, event.seq)
+            self._transaction(event, self.handlers.get(cls, ()), ts, LOG_EVENT, event.seq)
             return
         for handler, lag in calls:
             agenda.date(
@@ -152,7 +133,7 @@ class NotedLoop(QuickLoop):
             )
         self._later, agenda.dates = agenda.dates, []
         try:
-            self._transaction(event, self._handlers.get(cls, ()), ts, LOG_EVENT, event.seq)
+            self._transaction(event, self.handlers.get(cls, ()), ts, LOG_EVENT, event.seq)
         except HandlerError:
             for dated in self._later:
                 dated.alive = False
@@ -234,7 +215,7 @@ class NotedLoop(QuickLoop):
         if agenda.place:
             agenda.place = 0
         if self._looks:
-            self._done.clear()
+            self.past.done.clear()
             for done in self.done:
                 if done.touched:
                     step.told = (

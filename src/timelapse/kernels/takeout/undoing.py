@@ -21,11 +21,11 @@ from timelapse.kernels.takeout.looking import CellHistory, Operations, PastDone,
 from timelapse.kernels.takeout.noted import NotedStore
 from timelapse.kernels.takeout.quick import QuickLoop
 from timelapse.kernels.takeout.steplog import WITHDRAWN, Key, NotedLoop, Step, key_of
-from timelapse.kinds.base import ABSENT
+from timelapse.kinds.base import ABSENT, StateSpec
 from timelapse.kinds.past import Done, History, Operation
 from timelapse.model.agenda import Agenda, Dated
 from timelapse.model.program import Program
-from timelapse.serial import DictStore, Refusal
+from timelapse.serial import Backing, DictStore, Journal, Refusal
 
 _GONE: Any = object()
 """In the place of a value: the step has removed the key."""
@@ -59,8 +59,8 @@ def same(a: Any, b: Any) -> bool:
 class _PastStore(DictStore):
     """A state's values as an earlier step finds them. `data`: what that step itself writes."""
 
-    def __init__(self, past: _Past, front: NotedStore) -> None:
-        super().__init__(past._journal)
+    def __init__(self, past: _Past, front: NotedStore, journal: Journal) -> None:
+        super().__init__(journal)
         self._past, self._cells = past, front.cells
         self._readers = front.cells.readers
 
@@ -141,32 +141,41 @@ def _same_dated(a: Dated, b: Dated) -> bool:
     return type(one) is type(other) and same(one._values(), other._values()) and same(a.timer, b.timer)
 
 
+class _PastBacking(Backing):
+    """What the states of the loop that goes on held before the step that is done again."""
+
+    def __init__(self, past: _Past, front: NotedLoop) -> None:
+        self._past, self._front = past, front
+
+    def store(self, spec: StateSpec, journal: Journal) -> DictStore:
+        return _PastStore(self._past, self._front.stores[spec.name], journal)
+
+    def versions(self, spec: StateSpec, store: DictStore, keep: int) -> History:
+        return CellHistory(keep, self._front.stores[spec.name].cells, self._number, self._past.read)
+
+    def operations(self, spec: StateSpec, keep: int) -> Done:
+        front = self._front.done[len(self._past.done)]
+        self._past.done.append(done := PastDone(keep, front, self._number, self._past.read))
+        return done
+
+    def _number(self) -> int:
+        return self._past.number
+
+
 class _Past(QuickLoop):
     """Does single steps again, each where it stood."""
 
     def __init__(self, program: Program, front: NotedLoop) -> None:
-        self._front = front
         self.number = 0
         self.reads: dict[tuple[Index, Any], None] = {}
         self.done: list[PastDone] = []
-        super().__init__(program)
+        super().__init__(program, _PastBacking(self, front))
         self.agenda = self._agenda = _PastAgenda()
         self.pasts: list[_PastStore] = list(self._stores.values())  # type: ignore[arg-type]
-
-    def _store(self, name: str) -> DictStore:
-        return _PastStore(self, self._front.stores[name])
 
     def read(self, index: Index, key: Any) -> None:
         """The step reads something."""
         self.reads[index, key] = None
-
-    def _versions(self, name: str, store: DictStore, keep: int) -> History:
-        return CellHistory(keep, self._front.stores[name].cells, lambda: self.number, self.read)
-
-    def _operations(self, name: str, keep: int) -> Done:
-        front = self._front.done[len(self.done)]
-        self.done.append(done := PastDone(keep, front, lambda: self.number, self.read))
-        return done
 
     def do(self, step: Step) -> Refusal | None:
         """How it was rejected, if it was: then nothing that it did stays. Raises HandlerError."""
