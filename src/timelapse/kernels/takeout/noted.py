@@ -23,7 +23,7 @@ class NotedStore(DictStore):
 
     def __init__(self, loop: NotedLoop, spec: StateSpec, journal: Journal, width: int = 0) -> None:
         super().__init__(journal)
-        self.cells = Cells(self.data, loop.steps, journal, width, loop.widths.get(spec.name, 0))
+        self.cells = Cells(self.data, loop.indexes.steps, journal, width, loop.widths.get(spec.name, 0))
         self._readers, self._read = self.cells.readers, loop.reads.extend
 
     def get(self, key: Any, default: Any) -> Any:
@@ -68,7 +68,7 @@ class NotedBacking(Backing):
         return CellHistory(keep, store.cells, self._number, self._read)
 
     def operations(self, spec: StateSpec, keep: int) -> Done:
-        self._loop.done.append(done := FrontDone(keep, self._number, self._read))
+        self._loop.indexes.done.append(done := FrontDone(keep, self._number, self._read))
         return done
 
     def _number(self) -> int:
@@ -87,7 +87,7 @@ class NotedAgenda(Agenda):
         self.back: list[Dated] = []
         """The timers that the step under way has taken back."""
         self.set: list[Written] = []
-        self.cells = Cells(self._timers, loop.steps, self.set)
+        self.cells = Cells(self._timers, loop.indexes.steps, self.set)
         self.current: Dated | None = None
         self.number = self.place = 0
 

@@ -14,7 +14,8 @@ from typing import Any
 from timelapse.errors import HandlerError
 from timelapse.ids import Phase
 from timelapse.kernels.takeout.cells import Written
-from timelapse.kernels.takeout.looking import FrontDone, Told
+from timelapse.kernels.takeout.indexes import Indexes
+from timelapse.kernels.takeout.looking import Told
 from timelapse.kernels.takeout.noted import NotedAgenda, NotedBacking, NotedStore
 from timelapse.kernels.takeout.quick import QuickLoop
 from timelapse.model.agenda import Dated
@@ -30,8 +31,6 @@ _FEW = 1024
 """So many more steps are kept before it is looked for some to forget."""
 _PART = 4
 """At least one in so many is forgotten, if any."""
-_STALE = 3
-"""Indexes may have so many steps that are forgotten, for one that is kept."""
 
 LOG_EVENT, DATED_EVENT = Phase.LOG_EVENT, Phase.DATED_EVENT
 
@@ -83,23 +82,20 @@ class NotedLoop(QuickLoop):
     def __init__(self, program: Program, wanted: Callable[[Step], None] | None) -> None:
         self.reads: list[Any] = []
         """What the step under way reads, as steps have it."""
-        self.steps: dict[int, Step] = {}
-        """Those that are in the indexes, by number."""
         self._number = GAP
         self.widths = kept(program)
-        self.done: list[FrontDone] = []
+        self.order: list[Step] = []
+        """All steps that are kept."""
+        self._looks = bool(self.widths)
+        self.indexes = Indexes(self.order, looks=self._looks)
         super().__init__(program, NotedBacking(self))
         self.agenda = self._agenda = NotedAgenda(self)
         self.agenda.number = self._number
         self._wanted = wanted
         self._places = {id(h): n for n, (h, _) in enumerate(self._calendars)}
         self.stores: dict[str, NotedStore] = dict(self._stores)  # type: ignore[arg-type]
-        cells = (self.agenda.cells, *(store.cells for store in self.stores.values()))
-        self.cells_of = {id(one.data): one for one in cells}
-        """By the dict in which they hold what keys hold now."""
-        self._writers_of = {place: cells.writers.found for place, cells in self.cells_of.items()}
-        self.order: list[Step] = []
-        """All steps that are kept."""
+        for cells in (self.agenda.cells, *(store.cells for store in self.stores.values())):
+            self.indexes.add(cells)
         self.own: dict[int, Step] = {}
         """Those of log events, by seq."""
         self.frontier: Key = (0, 0, 0, ())
@@ -107,11 +103,6 @@ class NotedLoop(QuickLoop):
         self.keeps = True
         """Whether steps are kept to take some out, or as few as can be."""
         self._kept = 0
-        self._indexed = 0
-        """So many of the steps are in the indexes."""
-        self._stale = 0
-        """So many steps are there that are not kept any more."""
-        self._looks = bool(self.widths)
         self._later: Sequence[Dated] = ()
         """The calls of `after=` handlers that the log event under way comes with."""
 
@@ -216,14 +207,14 @@ class NotedLoop(QuickLoop):
             agenda.place = 0
         if self._looks:
             self.past.done.clear()
-            for done in self.done:
+            for done in self.indexes.done:
                 if done.touched:
                     step.told = (
                         *step.told,
                         *(t for t in done.touched if t.numbers and t.numbers[-1] == number),
                     )
                     done.touched.clear()
-            self.index()
+            self.indexes.bring_up()
 
     def place_of(self, step: Step) -> int:
         """The place of a step that is kept."""
@@ -237,7 +228,7 @@ class NotedLoop(QuickLoop):
         agenda.number, agenda.place, agenda.dates = self._number, 0, []
         agenda.set.clear()
         agenda.back.clear()
-        for done in self.done:
+        for done in self.indexes.done:
             done.touched.clear()
 
     def tree(self, root: int) -> Iterator[Step]:
@@ -246,51 +237,6 @@ class NotedLoop(QuickLoop):
         for step in found:
             found += (d.note for dates in (step.later, step.dates) for d in dates if isinstance(d.note, Step))
         return iter(found)
-
-    # --- indexes ----------------------------------------------------------------------------------
-
-    def index(self) -> None:
-        """Have all steps in the indexes: of those that others did not touch, from the last time on."""
-        writers_of, steps = self._writers_of, self.steps
-        for step in self.order[self._indexed :]:
-            number = step.number
-            steps[number] = step
-            first = mine = None
-            for data, key, _ in step.wrote:
-                writers = writers_of[id(data)]
-                if mine is None:
-                    first, mine = key, writers
-                found = writers.setdefault(key, number)
-                if found is not number:
-                    if type(found) is list:
-                        if found[-1] != number:
-                            found.append(number)
-                    elif found != number:
-                        writers[key] = [found, number]  # type: ignore[list-item]
-            pairs = iter(step.reads)
-            last = before = None
-            for index, key in zip(pairs, pairs, strict=True):
-                if key is last and index is before:
-                    continue
-                last, before = key, index
-                if index.writers is not None:
-                    if key is first and index.writers is mine:  # such as x[k] += n: by far the most
-                        continue
-                    writer = index.writers.get(key)
-                    if writer == number or (type(writer) is list and writer[-1] == number):
-                        continue
-                found = index.found.setdefault(key, number)
-                if found is not number:
-                    if type(found) is list:
-                        if found[-1] != number:
-                            found.append(number)
-                    elif found != number:
-                        index.found[key] = [found, number]
-        self._indexed = len(self.order)
-
-    def indexed(self) -> None:
-        """All steps are in the indexes: they have been put there."""
-        self._indexed = len(self.order)
 
     # --- forgetting -------------------------------------------------------------------------------
 
@@ -333,10 +279,7 @@ class NotedLoop(QuickLoop):
         if first < len(self.order):
             number, ts = self.order[first].number, self.order[first].key[0]
         gone = self.order[:first]
-        for step in gone:
-            for data, key, _ in step.wrote if self._looks else ():
-                if (cells := self.cells_of[id(data)]).keep:
-                    cells.remember(step, key)
+        self.indexes.remember(gone)
         del self.order[:first]
         for step in gone:
             if step.key[1] == LOG_EVENT:
@@ -345,41 +288,13 @@ class NotedLoop(QuickLoop):
                 step.dated.note = None  # a cycle
             if self._wanted is not None and (step.emitted or step.refusal is not None):
                 self._wanted(step)
-        self._forget_indexed(gone)
-        for cells in self.cells_of.values():
-            if cells.keep:
-                cells.forget_past(ts)
-        for done in self.done:
-            done.operations.forget(number, ts)
-        if self._looks:
-            self.index()
-
-    def _forget_indexed(self, gone: Sequence[Step]) -> None:
-        """Some steps, the first ones, are forgotten. Indexes may have them on: nobody asks for what was before the steps that are kept, but
-        those that look back. They are made again when there are more of them, and somebody asks: to go through them takes longer."""
-        indexed = min(len(gone), self._indexed)
-        self._stale += indexed
-        if self._looks or self._stale > _STALE * len(self.order) + _FEW:
-            self._forget_indexes()
-            return
-        self._indexed -= indexed
-        for place in range(indexed):
-            del self.steps[gone[place].number]
-
-    def _forget_indexes(self) -> None:
-        self._indexed = self._stale = 0
-        self.steps.clear()
-        for cells in self.cells_of.values():
-            for index in cells.indexes:
-                index.found.clear()
-        for done in self.done:
-            done.operations.readers.found.clear()
+        self.indexes.forget(gone, number, ts)
 
     def end(self) -> None:
         """Nothing of the steps is needed any more, nor what is pending. They are in cycles: the search for garbage would go through all of them."""
         for step in self.order:
             if step.dated is not None:
                 step.dated.note = None
-        self._forget_indexes()
-        for held in (self.order, self.steps, self.own, self.agenda.writes, self.agenda.events):
+        self.indexes.clear()
+        for held in (self.order, self.own, self.agenda.writes, self.agenda.events):
             held.clear()

@@ -154,7 +154,7 @@ class _PastBacking(Backing):
         return CellHistory(keep, self._front.stores[spec.name].cells, self._number, self._past.read)
 
     def operations(self, spec: StateSpec, keep: int) -> Done:
-        front = self._front.done[len(self._past.done)]
+        front = self._front.indexes.done[len(self._past.done)]
         self._past.done.append(done := PastDone(keep, front, self._number, self._past.read))
         return done
 
@@ -215,7 +215,7 @@ class Undoing:
 
     def take_out(self, root: int) -> None:
         """Between two steps: the loop is to stand where it would without that event, which has failed just now."""
-        self._front.index()
+        self._front.indexes.bring_up()
         self._take_tree(root)
         while self._queue:
             item = heappop(self._queue)[-1]
@@ -227,7 +227,7 @@ class Undoing:
                     self._delete(item)
                 else:
                     self._do(item, new=False)
-        self._front.indexed()
+        self._front.indexes.brought_up()
         self._settle()
 
     def _take_tree(self, root: int) -> None:
@@ -312,7 +312,7 @@ class Undoing:
             self._unwrite(*at, step)
         for (cells, cell), value in left.items():
             self._change(cells, cell, number, cells.rewrite(step, cell, value), value)
-        if step.told or front.done:
+        if step.told or front.indexes.done:
             self._tell_all(step)
         self._read(step, past.reads, same_writes=not unwritten)
 
@@ -320,7 +320,7 @@ class Undoing:
         """Note what a step has done on keys of states whose operations are kept."""
         told = {
             here.operations.told(key): [operation for _, operation in own]
-            for here, there in zip(self._front.done, self._past.done, strict=True)
+            for here, there in zip(self._front.indexes.done, self._past.done, strict=True)
             for key, own in there.own.items() if own
         }  # fmt: skip
         for one in {**dict.fromkeys(step.told), **told}:
@@ -330,7 +330,7 @@ class Undoing:
     def _enter(self, step: Step) -> None:
         front = self._front
         front.order.insert(self._place(step.key), step)
-        front.steps[step.number] = step
+        front.indexes.steps[step.number] = step
         assert step.dated is not None
         step.dated.note, step.dated.alive = step, False
 
@@ -350,11 +350,11 @@ class Undoing:
         for told in step.told:
             self._tell(told, step, [])
         self._read(step, {})
-        del front.steps[step.number]
+        del front.indexes.steps[step.number]
 
     def _written(self, step: Step) -> list[tuple[Cells, Any]]:
         """What a step wrote."""
-        cells_of = self._front.cells_of
+        cells_of = self._front.indexes.cells_of
         return list(dict.fromkeys((cells_of[id(data)], key) for data, key, _ in step.wrote))
 
     def _read(self, step: Step, now: dict[tuple[Index, Any], None], *, same_writes: bool = False) -> None:
@@ -416,7 +416,7 @@ class Undoing:
             return
         until = cells.next_writer(key, number)
         self._do_again(cells.readers, key, number, until)
-        if until is not None and cells.reads(step := self._front.steps[until], key):
+        if until is not None and cells.reads(step := self._front.indexes.steps[until], key):
             self._wait(step)
         for index, read in cells.read_wide(key):
             self._do_again(index, read, number)
@@ -436,7 +436,7 @@ class Undoing:
 
     def _do_again(self, index: Index, key: Any, after: int, until: int | None = None) -> None:
         """Have the steps that read it done again, of those after one up to and including another."""
-        readers, steps = index.numbers(key), self._front.steps
+        readers, steps = index.numbers(key), self._front.indexes.steps
         end = len(readers) if until is None else bisect_right(readers, until)
         for place in range(bisect_right(readers, after), end):
             self._wait(steps[readers[place]])
