@@ -58,7 +58,7 @@ class Indexes:
                         if found[-1] != number:
                             found.append(number)
                     elif found != number:
-                        writers[key] = [found, number]  # type: ignore[list-item]
+                        writers[key] = [found, number]
             pairs = iter(step.reads)
             last = before = None
             for index, key in zip(pairs, pairs, strict=True):
