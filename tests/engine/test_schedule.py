@@ -23,6 +23,8 @@ from timelapse.log import MemoryLog
 from timelapse.plan import make_plan
 from timelapse.plan.schedule import Schedule, Shape, Step, Times, arrange, cuts_at, foretell
 from timelapse.run import Run, run_serial
+from timelapse.run.request import Settings
+from timelapse.run.start import replay_as
 
 
 class Recording(LocalExecutor):
@@ -215,6 +217,15 @@ def test_only_a_task_that_runs_alone_has_all_cores(lead: int, threads: list[int]
     run = led(Chained, log, 2, lead, tmp_path / "run", executor)
     assert [n for kind, _, n in sorted(executor.each) if kind == "final"] == threads
     assert run.digest == run_serial(Chained, log).digest
+
+
+@pytest.mark.parametrize("lead", [0, 1, 2])
+def test_how_many_slices_lead_can_be_told(lead: int) -> None:
+    events = [A(k=i % 3, v=i % 2, s="a", ts=i) for i in range(24)]
+    told = Settings(slices=3, strategy="staged", cache=False, lead=lead)
+    run = replay_as(Chained(), events, None, False, told)
+    assert run.certificate["leading_slices"] == lead
+    assert run.digest == run_serial(Chained, events).digest
 
 
 def test_cuts_are_where_the_shares_end() -> None:

@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 import timelapse as tl
 from tests.depth import deep
 from tests.engine.logs import logs
+from tests.engine.planned import replay_by
 from tests.engine.programs import ALL, A, B, Chained, Rejecting
 from tests.engine.repair_programs import Bank
 from tests.engine.test_repair import moves, repairs
@@ -28,6 +29,7 @@ from tests.engine.test_validation import (
     forgets_removals,
     planted,
 )
+from timelapse.analysis import analyse
 from timelapse.analysis.result import PassProgram
 from timelapse.log import MemoryLog
 from timelapse.plan import Plan, make_plan
@@ -145,6 +147,41 @@ def test_a_task_goes_on_only_where_it_has_the_cores_and_all_is_machine_code() ->
     assert not dataclasses.replace(plan, threads=1).hands_on
     assert not dataclasses.replace(plan, cores=4).hands_on
     assert not make_plan(Chained, slices=2, force="staged", threads=2).hands_on
+
+
+@pytest.mark.parametrize(("cores", "tasks"), [(2, 2), (8, 8), (4, 4)])
+def test_a_cluster_has_a_task_for_each_core(cores: int, tasks: int, tmp_path: Path) -> None:
+    """A task that runs alone there has one thread, as nobody knows its machine: of sixteen cores all but two were idle."""
+    events = [A(k=i % 3, v=i % 2, s="a", ts=i) for i in range(24)]
+    executor = Spans()
+    executor.cores = cores
+    executor._threads = 1
+    run = led(Chained, MemoryLog(events, [A, B]), 8, 0, tmp_path / "run", executor)
+    assert run.slices == 8
+    assert sum(kind == "final" for kind, _, _ in executor.spans) == tasks
+
+
+def test_the_memory_of_a_machine_is_shared_by_its_own_tasks_only(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It was shared out among the tasks of all machines: the more there were, the smaller the slices."""
+    asked: list[int] = []
+
+    def least(
+        program: tl.Program, final: PassProgram, events: int, memory: int | None, tasks: int = 1
+    ) -> int:
+        asked.append(tasks)
+        return 1
+
+    monkeypatch.setattr(start, "least_slices", least)
+    events = [A(k=i % 3, v=i % 2, s="a", ts=i) for i in range(24)]
+    program = Chained()
+    for machines in (1, 4, 8):
+        plan = make_plan(analyse(program), cores=8, slices=8, force="staged", machines=machines)
+        executor = Spans()
+        executor.cores = 8
+        replay_by(plan, program, MemoryLog(events, [A, B]), executor, tmp_path / f"{machines}", 8)
+    assert asked == [8, 2, 1]
 
 
 class Spans(Recording):

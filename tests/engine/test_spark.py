@@ -172,7 +172,10 @@ CLUSTER = """
     run = tl.replay(user_rules.Count, log, out="run", slices=5, spark=spark)
     reference = tl.run_serial(user_rules.Count, log)
     found = run.verify()
-    print(json.dumps([run.digest, reference.digest, found.ok, found.text, run.manifest.executor]))
+    from timelapse.engine.spark_executor import SparkExecutor
+    executor = SparkExecutor(spark)
+    print(json.dumps([run.digest, reference.digest, found.ok, found.text, run.manifest.executor,
+                      executor.cores, executor.machines, run.certificate["engine"]["executors"]]))
     spark.stop()
 """
 
@@ -194,9 +197,10 @@ def test_a_cluster_of_processes_runs_shipped_modules_and_resources(tmp_path: Pat
         check=False,
     )
     assert done.returncode == 0, done.stderr[-3000:]
-    digest, reference, ok, text, executor = json.loads(done.stdout.strip().splitlines()[-1])
+    digest, reference, ok, text, executor, *counted = json.loads(done.stdout.strip().splitlines()[-1])
     assert (digest, ok) == (reference, True), text
     assert "local-cluster" in executor
+    assert counted == [2, 1, 2]  # cores, machines, executors: both are on this one
     assert Run.open(tmp_path / "run").digest == digest
 
 

@@ -43,6 +43,16 @@ def test_one_machine_is_what_the_plan_foretells() -> None:
     assert row.seconds == pytest.approx(plan.ratio() * plan.law.serial_seconds)
 
 
+def test_tasks_wait_for_the_memory_of_their_own_machine_only() -> None:
+    """Four machines of one core each are quicker than one with four cores, whose memory four passes share."""
+    made = {
+        n: make_plan(IntAntispam, counts=BILLION, cores=4, machines=n, compiled=lambda work, final: True)
+        for n in (1, 2, 4)
+    }
+    one, two, four = (made[n].arrange(4).seconds for n in (1, 2, 4))
+    assert one == two > four
+
+
 def test_a_chain_does_not_scale() -> None:
     rows = scale(Swap, {"Message": 100_000_000}, [1, 4, 16], cores=2)
     assert {r.mode for r in rows} == {"chain"}

@@ -27,7 +27,7 @@ class FakePlanner(planning.Planner):
 
     plans: dict[int, Plan]
 
-    def plan(self, cores: int, threads: int) -> Any:
+    def plan(self, cores: int, threads: int, machines: int = 1) -> Any:
         mode, ratio, seconds, *compiled = self.plans[min(cores, 2)]
         return SimpleNamespace(
             mode=mode, cores=cores, ratio=lambda: ratio, law=SimpleNamespace(serial_seconds=seconds),

@@ -69,6 +69,14 @@ class SparkExecutor:
         return self.cores if self.is_local else 1
 
     @property
+    def machines(self) -> int:
+        """On how many machines the executors are that are there; 1 where nobody can tell."""
+        context = self._context()
+        if context is None or self.is_local:
+            return 1
+        return max(1, len({host for name, host in _members(context) if name != "driver"}))
+
+    @property
     def is_local(self) -> bool:
         """Whether all tasks run on the driver's machine."""
         context = self._context()
@@ -212,10 +220,17 @@ class SparkExecutor:
 
 def _executors(context: Any) -> int | None:
     """How many executors the application has; on a local master the driver is the only one."""
+    return max(1, len(found) - 1) if (found := _members(context)) else None
+
+
+def _members(context: Any) -> list[tuple[str, str]]:
+    """The application's driver and executors that are there, by id, and the machines that they are on; none where nobody can tell."""
     try:
-        return max(1, len(context._jsc.sc().statusTracker().getExecutorInfos()) - 1)
+        found = context._jsc.sc().statusStore().executorList(True)
+        members = [found.apply(at) for at in range(found.size())]
+        return [(one.id(), one.hostPort().rpartition(":")[0]) for one in members]
     except Exception:
-        return None
+        return []
 
 
 def _place(reader: Any) -> str:

@@ -68,6 +68,7 @@ def make_plan(
     threads: int = 1,
     measured: Measured | None = None,
     reach: float = 1.0,
+    machines: int = 1,
 ) -> Plan:
     """Decide how a program is replayed.
 
@@ -77,7 +78,7 @@ def make_plan(
     none); `threads` is how many cores a run slice after slice can use, to read and decode ahead.
 
     `measured`: what a sample of the log says of the chain in it, which is then guessed and repaired instead. `reach`: the
-    share of the log's time that windows look back.
+    share of the log's time that windows look back. `machines`: on how many machines the cores are.
 
     Raises PlanError for a strategy that does not exist or is not exact, and naming state, line and rewrite where a
     stage is slower than `max_strategy`.
@@ -130,6 +131,7 @@ def make_plan(
         whole=whole if isinstance(whole, ByKey) else None,
         not_whole=whole.reason if isinstance(whole, NotByKey) else "",
         reach=reach,
+        machines=machines,
     )
     mode, reason = _mode(plan, slices, force, compiled)
     plan = replace(plan, mode=mode, reason=reason)

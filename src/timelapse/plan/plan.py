@@ -91,6 +91,8 @@ class Plan:
     """Why they cannot."""
     reach: float = 1.0
     """The share of the log's time that its windows look back at most, where it is known."""
+    machines: int = 1
+    """On how many machines the cores are; 1 where nobody can tell."""
 
     @property
     def last(self) -> PassProgram:
@@ -136,10 +138,11 @@ class Plan:
         task = THREAD_TASK_SECONDS if self.threads > 1 and self.unlocked else law.task_seconds
         logs = self.final.logs
         kept = [law.kept * sum(n in logs for n in stage.states) / max(1, len(logs)) for stage in self.stages]
+        crowd = law.crowd if (cores or self.cores) > self.machines else 1.0
         times = Times(
             tuple((stage.cost + more) * law.serial_seconds for stage, more in zip(self.stages, kept, strict=True)),
             (1 + law.kept) * law.serial_seconds, task,
-            law.merge_seconds if self.stages else 0.0, law.load_seconds if self.stages else 0.0, law.crowd,
+            law.merge_seconds if self.stages else 0.0, law.load_seconds if self.stages else 0.0, crowd,
             law.recalled * law.serial_seconds, self.reach, law.one_by_one(0, self.threads), law.later(self.events),
             None if apart or not self.hands_on else law.hand_seconds,
         )  # fmt: skip

@@ -52,12 +52,12 @@ class ScaleRow:
 
 
 def scale(
-    make: Callable[[int], Plan], events: int, writes: float, machines: Sequence[int], cores: int,
+    make: Callable[[int, int], Plan], events: int, writes: float, machines: Sequence[int], cores: int,
     forced: int | None = None,
 ) -> list[ScaleRow]:  # fmt: skip
     """Foretell a replay of so many events on each number of machines with `cores` cores each.
 
-    `make` gives the plan for a number of cores; `writes` is how many effects an event has in passes over slices;
+    `make` gives the plan for so many cores on so many machines; `writes` is how many effects an event has in passes over slices;
     `forced` how many slices there are, where that is not the planner's choice.
     Raises UsageError for numbers that are no numbers of machines.
     """
@@ -65,7 +65,7 @@ def scale(
         raise UsageError("--scale takes numbers of machines", hint="--scale 1,2,4,8,16", code="TL810")
     rows: list[ScaleRow] = []
     for n in machines:
-        plan = make(n * cores)
+        plan = make(n * cores, n)
         whole = plan.law.serial_seconds
         staged = plan.mode == "staged"
         slices = (forced or plan.slices()) if staged else 1

@@ -65,7 +65,7 @@ def reach_of(program: Program, reader: EventReader) -> float:
 def plan_of(
     program: Program, analysis: Analysis, reader: EventReader, counts: Mapping[str, int] | None, *, cores: int,
     threads: int, slices: int | None = None, force: str | Mapping[str, str] | None = None,
-    known: dict[str, Measured | None],
+    known: dict[str, Measured | None], machines: int = 1,
 ) -> Plan:  # fmt: skip
     """The plan of a replay, with iterate in it where that is foretold to be faster than a chain."""
 
@@ -77,7 +77,7 @@ def plan_of(
     def planned(found: Measured | None, compiled: IsCompiled | None) -> Plan:
         return make_plan(
             analysis, counts=counts, cores=cores, slices=slices, force=force, threads=threads, measured=found,
-            compiled=compiled, reach=reach,
+            compiled=compiled, reach=reach, machines=machines,
         )  # fmt: skip
 
     def make(found: Measured | None) -> Plan:

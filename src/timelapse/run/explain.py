@@ -135,15 +135,15 @@ def explain(
 
 def planner(
     program: Program, log: Any, slices: int | None, force: str | Mapping[str, str] | None
-) -> Callable[[int, int], Plan]:
-    """What plans a replay of a log, as `replay` does: for so many tasks at once, and threads of a task that runs alone."""
+) -> Callable[..., Plan]:
+    """What plans a replay of a log, as `replay` does: for so many tasks at once, threads of a task that runs alone, and machines."""
     from timelapse.analysis import analyse
     from timelapse.run.conflicts import plan_of
 
     analysis, counts = analyse(program), counts_of(log)
     known: dict[str, Measured | None] = {}
 
-    def make(cores: int, threads: int) -> Plan:
+    def make(cores: int, threads: int, machines: int = 1) -> Plan:
         return plan_of(
             program,
             analysis,
@@ -154,6 +154,7 @@ def planner(
             slices=slices,
             force=force,
             known=known,
+            machines=machines,
         )
 
     return make
@@ -179,9 +180,9 @@ def scale(
     events = sum(counts.get(e.__name__, 0) for e in spec_of(bound).events)
     planned = None if getattr(log, "reader", None) is None else planner(bound, log, slices, force)
 
-    def make(total: int) -> Plan:
+    def make(total: int, on: int) -> Plan:
         if planned is not None:
-            return planned(total, cores)
+            return planned(total, cores, on)
         compiler = Compiler(bound, events, slices, total)
         return make_plan(
             analyse(bound),
@@ -190,8 +191,9 @@ def scale(
             slices=slices,
             force=force,
             threads=cores,
+            machines=on,
             compiled=compiler.compiled,
         )
 
-    writes = sum(writes_of(stage.work, counts) for stage in make(cores).stages) / max(1, events)
+    writes = sum(writes_of(stage.work, counts) for stage in make(cores, 1).stages) / max(1, events)
     return foretold(make, events, writes, machines, cores, slices)

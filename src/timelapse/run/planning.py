@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from timelapse.engine.executor import Executor, LocalExecutor
@@ -41,14 +41,15 @@ class Planner:
     request: Request
     measured: dict[str, Measured | None] = field(default_factory=dict)
 
-    def plan(self, cores: int, threads: int) -> Plan:
-        """The plan for so many tasks at once, and so many threads where a single task has the machine for itself."""
+    def plan(self, cores: int, threads: int, machines: int = 1) -> Plan:
+        """The plan for so many tasks at once on so many machines, and so many threads where a single task has the machine for itself."""
         asked = self.request
         source, settings = asked.source, asked.settings
-        return plan_of(
+        found = plan_of(
             asked.program, asked.analysis, source.reader, source.counts, cores=cores, threads=threads,
-            slices=settings.slices, force=settings.strategy, known=self.measured,
+            slices=settings.slices, force=settings.strategy, known=self.measured, machines=machines,
         )  # fmt: skip
+        return found if settings.lead is None else replace(found, lead=settings.lead)
 
     def settle(self, spark: SparkSession | Literal[False] | None) -> Settled:
         """The plan and who runs it: as for the replay before, where this is one of several of the same code."""
@@ -97,7 +98,7 @@ class Planner:
         from timelapse.engine.spark_executor import SparkExecutor
 
         executor = SparkExecutor(found)
-        return Settled(self.plan(executor.cores, executor.threads), executor, why)
+        return Settled(self.plan(executor.cores, executor.threads, executor.machines), executor, why)
 
     def _started(self) -> SparkSession:
         """A session that is started now. Where its cores are known, the plan is made meanwhile: what it takes is kept."""

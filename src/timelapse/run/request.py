@@ -65,6 +65,8 @@ class Settings:
     engine: Engine = "auto"
     resume: Resume = "auto"
     several: Several | None = None
+    lead: int | None = None
+    """How many slices of a staged run lead (plan/schedule.py); None: as is foretold to be quickest."""
 
     @property
     def reuses(self) -> bool:

@@ -158,6 +158,20 @@ def cut_in_runs(
     return found, lead, tuple(begins)
 
 
+def spans(reader: EventReader, slices: int, plan: Plan, cores: int, least: int) -> int:
+    """How many tasks take so many slices, where each may take several, one after the other; at least so many that each can be held.
+
+    One, where it goes on with the states as each slice leaves them. Two, where halves one after the other are quicker than tasks on all cores: both
+    are run by final passes only, which hold no more than a slice at a time.
+    """
+    if in_one_task(reader, slices, plan):
+        return 1
+    found, halves = max(cores, least, 2), plan.arrange(2, apart=True)
+    if halves.lead and halves.seconds <= plan.arrange(found, apart=True).seconds:
+        found = 2
+    return min(found, slices)
+
+
 def check_slices(slices: int) -> None:
     """Raises UsageError where somebody asks for less than one slice."""
     if slices < 1:

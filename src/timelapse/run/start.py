@@ -52,8 +52,8 @@ from timelapse.run.slices import (
     cut_for_late,
     cut_in_runs,
     default_slices,
-    in_one_task,
     least_slices,
+    spans,
     task_memory,
 )
 from timelapse.run.source import Source, end_of, is_data, log_of, open_source, refuse_silence, spilled
@@ -128,7 +128,7 @@ def replay(
         check_slices(slices)
     if max_quarantined is not None:
         most_failures(max_quarantined, 0)
-    return _replay(as_program(program), log, out, spark, settings, start_from)
+    return replay_as(as_program(program), log, out, spark, settings, start_from)
 
 
 def replay_one_of(
@@ -138,15 +138,16 @@ def replay_one_of(
     """`replay` as one of several."""
     check_engine(engine)
     settings = Settings(progress=progress, overwrite=overwrite, several=several, engine=engine)
-    return _replay(program, log, out, spark, settings)
+    return replay_as(program, log, out, spark, settings)
 
 
 @collected_rarely()
 @lowered_once()
-def _replay(
+def replay_as(
     program: Program, log: Any, out: str | Path | None, spark: SparkSession | Literal[False] | None,
     settings: Settings, start_from: Run | str | Path | None = None,
 ) -> Run:  # fmt: skip
+    """`replay` by settings, also those that it does not offer."""
     place = None if out is None else place_path(out, "run")
     analysis = analyse(program)
     _refuse_impure(analysis, settings.allow_impure)
@@ -154,7 +155,7 @@ def _replay(
         made = _TemporaryFolder(large=True)
         settings.progress.note("making a log of the data; tl.Log.write keeps one")
         log = log_of(log, program, made.path / "log", spark)
-        run = _replay(program, log, out, spark, settings, start_from)
+        run = replay_as(program, log, out, spark, settings, start_from)
         run.hold(made)
         return run
     earlier, last = None, None
@@ -351,7 +352,7 @@ def _job(
         passes = tuple(replace(work, takes_out=True) for work in passes)
     memory = memory_setting()
     careful = memory is not None
-    tasks = executor.cores if plan.mode == "staged" else 1
+    tasks = -(-executor.cores // plan.machines) if plan.mode == "staged" else 1  # at a time, on one machine
     if memory is None and isinstance(executor, LocalExecutor):
         memory = task_memory(tasks)
     begun = request.begun
@@ -365,14 +366,9 @@ def _job(
         )
     cuts, lead = cut(reader, slices, plan, source.begin)
     runs: tuple[int, ...] = ()
-    together, leading = max(executor.threads, least, 2), lead
+    leading = lead
     if begun is None and in_threads(plan) and slices > 1 and not spec_of(request.program).times:
-        halves = plan.arrange(2, apart=True)
-        if in_one_task(reader, slices, plan):
-            together = 1
-        elif halves.lead and halves.seconds <= plan.arrange(together, apart=True).seconds:
-            # Both are run by final passes only, which hold no more than a slice at a time.
-            together = 2
+        together = spans(reader, slices, plan, max(executor.cores, executor.threads), least)
         if together < slices:
             cuts, leading, runs = cut_in_runs(reader, slices, together, plan)
 

@@ -165,16 +165,16 @@ class Choosing:
     def _settled(self, own: JournalEnd, counts: Mapping[str, int]) -> tuple[Executor, Plan]:
         asked, analysis, size = self.slicing, analyse(self.program), own.count.bit_length()
 
-        def make(cores: int, threads: int) -> Plan:
+        def make(cores: int, threads: int, machines: int = 1) -> Plan:
             return plan_of(
                 self.program, analysis, own, counts, cores=cores, threads=threads, slices=asked.slices, force=asked.strategy,
-                known=self._sampled,
+                known=self._sampled, machines=machines,
             )  # fmt: skip
 
         spark = self._spark()
         if spark is not None:
             if ("spark", size) not in self._plans:
-                self._plans["spark", size] = make(spark.cores, spark.threads)
+                self._plans["spark", size] = make(spark.cores, spark.threads, spark.machines)
             return spark, self._plans["spark", size]
         cores = usable_cores()
         if ("local", size) not in self._plans:
