@@ -22,7 +22,7 @@ from timelapse.kernels.choose import SWITCH
 from timelapse.kernels.python.flat import kernel
 from timelapse.kernels.python.stores import PlainStore
 from timelapse.kernels.source import Source
-from timelapse.kinds.base import StateOptions
+from timelapse.kinds.base import ABSENT, StateOptions
 from timelapse.kinds.counter import Counter
 from timelapse.log import MemoryLog
 from timelapse.model.order import in_order
@@ -356,3 +356,25 @@ def test_what_python_says_of_a_number_that_is_none_is_what_it_says_of_the_line_a
     events = [made(k=k, o=None, ts=k) for k in range(4)]
     whole = agree(program(), events, [0, 4], quarantine=True)[-1]
     assert ["+=" in q[5] or "-=" in q[5] for q in whole.quarantined] == [True, True, False]
+
+
+def test_what_was_replaced_is_found_whatever_was_removed_and_came_again() -> None:
+    """By comparing places where no key was removed, else key by key: alike, in the order in which keys stand."""
+    by_place = 0
+    for seed in range(deep(400)):
+        rng = random.Random(seed)
+        data: dict[Any, Any] = {(k, "a"): float(k) for k in range(rng.randrange(12))}
+        was = dict(data)
+        for _ in range(rng.randrange(10)):
+            key = rng.choice(list(data)) if data and rng.random() < 0.6 else (rng.randrange(14), "a")
+            if rng.random() < (0.5 if seed % 2 else 0.0):
+                data.pop(key, None)
+            else:
+                data[key] = rng.choice([was.get(key, 0.5), float(rng.randrange(4)), -0.0])
+        wanted = {k: was.get(k, ABSENT) for k, v in data.items() if was.get(k, ABSENT) is not v}
+        wanted.update((k, v) for k, v in was.items() if k not in data)
+        found = kernel._replaced(was, data)
+        assert list(found) == list(wanted), seed
+        assert all(found[k] is wanted[k] for k in wanted), seed
+        by_place += len(was) > 0 and list(was) == list(data)[: len(was)]
+    assert by_place > deep(400) // 3

@@ -7,7 +7,7 @@ import operator
 import time
 import types
 from collections.abc import Mapping
-from itertools import islice
+from itertools import islice, repeat
 from typing import Any, NoReturn
 
 import pyarrow as pa
@@ -178,10 +178,7 @@ class FlatKernel(InterpretedKernel):
             data = self._dicts[name]
             if was:
                 self._settle_nested(name)
-                old = was.get
-                before = {k: old(k, ABSENT) for k, v in data.items() if old(k, ABSENT) is not v}
-                before.update((k, v) for k, v in was.items() if k not in data)
-                self._held.tracked[name].before = before
+                self._held.tracked[name].before = _replaced(was, data)
             else:
                 self._made.add(name)
         self._copies = {}
@@ -327,3 +324,16 @@ class FlatKernel(InterpretedKernel):
                 made = result.outputs[cls]
             outputs[cls] = made
         return outputs, rejected
+
+
+def _replaced(was: dict[Any, Any], data: dict[Any, Any]) -> dict[Any, Any]:
+    """What keys held of which the dict holds another object now than its copy, or nothing; ABSENT for those that are new."""
+    if len(data) >= len(was) and all(map(operator.is_, was, data)):
+        # None was removed: a dict is in the order in which keys came, so its first ones are the copy's.
+        before = {k: w for k, w, v in zip(was, was.values(), data.values(), strict=False) if w is not v}
+        before.update(zip(islice(data, len(was), None), repeat(ABSENT)))
+        return before
+    old = was.get
+    before = {k: old(k, ABSENT) for k, v in data.items() if old(k, ABSENT) is not v}
+    before.update((k, v) for k, v in was.items() if k not in data)
+    return before
