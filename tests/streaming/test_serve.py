@@ -233,8 +233,17 @@ def test_arrow_json_and_what_is_no_event(served: tuple[Live, Client]) -> None:
         '/api/state/n?key=["a"',
         "/api/state/pairs?key=3",
         "/api/outputs/Told?limit=x",
+        "/api/outputs/Told?limit=-1",
+        "/api/state/n?limit=-3",
+        "/api/outputs/Told/stream?after=x",
+        "/api/state/n?key=[]",
+        '/api/state/n?key={"a":1}',
+        '/api/state/pairs?key=["a","x"]',
+        '/api/state/pairs?key=["a",1.5]',
     ):
-        assert client.ask(path)[0] == 400, path
+        code, told = client.ask(path)
+        assert code == 400, path
+        assert "invalid literal" not in told["error"]
     assert client.ask("/api/state/nobody")[0] == 404
     run.until(lambda e: e.partitions[0].rows == 3)
 

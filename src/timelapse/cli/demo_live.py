@@ -11,12 +11,14 @@ import sys
 import threading
 import time
 from pathlib import Path
-from typing import IO, Self
+from typing import IO, TYPE_CHECKING, Self
 
 from timelapse.cli.console import line
 
+if TYPE_CHECKING:
+    from timelapse.streaming.format import Epoch
+
 _USERS, _SPAMMERS, _PER_SECOND = 2_000, 40, 2_000
-_READY = 60.0
 
 
 class _Generator:
@@ -83,22 +85,20 @@ def run(program: Path, name: str, out: Path, seconds: float) -> bool:
         ]  # fmt: skip
         line(("timelapse " + " ".join(command[3:]), "dim"))
         child = _started(command, place)
-        _watched(place, seconds / 2)
+        before = _watched(place, child, seconds / 2)
         line(("killing the process (SIGKILL)", "bold red"))
         child.send_signal(signal.SIGKILL)
         child.communicate()
-        before = Reading.open(place).last
-        line(f"epoch {0 if before is None else before.number:,} was its last; the same command again:")
+        before = Reading.open(place).last or before
+        line(f"epoch {before.number:,} was its last; the same command again:")
         began = time.monotonic()
         child = _started(command, place)
-        while (last := Reading.open(place).last) is None or (
-            before is not None and last.number <= before.number
-        ):
+        while (last := Reading.open(place).last) is None or last.number <= before.number:
             time.sleep(0.05)
         line(
             f"it goes on behind that epoch: {time.monotonic() - began:.1f} s from the start of the process to the next epoch"
         )
-        _watched(place, seconds / 2)
+        _watched(place, child, seconds / 2)
     child.send_signal(signal.SIGTERM)
     child.communicate(timeout=60)
     opened = Reading.open(place)
@@ -132,13 +132,18 @@ def _started(command: list[str], place: Path) -> subprocess.Popen[str]:
     raise RuntimeError("".join(said))
 
 
-def _watched(place: Path, seconds: float) -> None:
-    """Say how it goes."""
+def _watched(place: Path, child: subprocess.Popen[str], seconds: float) -> Epoch:
+    """Say how it goes, until there is an epoch in any case: a slow machine takes its time to begin. Returns the last one.
+
+    Raises RuntimeError where the process ends."""
     from timelapse.streaming.reading import Reading
 
     end, said = time.monotonic() + seconds, 0
-    while time.monotonic() < end:
+    last: Epoch | None = None
+    while last is None or time.monotonic() < end:
         time.sleep(min(2.0, max(0.1, end - time.monotonic())))
+        if child.poll() is not None:
+            raise RuntimeError(f"the live run has ended, with exit code {child.returncode}")
         last = Reading.open(place).last
         if last is not None and last.number != said:
             said = last.number
@@ -147,3 +152,4 @@ def _watched(place: Path, seconds: float) -> None:
             line(
                 f"  epoch {last.number:,}  {last.end_seq:,} rows  {outputs:,} outputs  {behind:.1f} s behind the clock (300 ms of it lateness)"
             )
+    return last

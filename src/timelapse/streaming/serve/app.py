@@ -90,6 +90,22 @@ class Server:
         self._socket.close()
 
 
+def _number(name: str, text: str) -> int:
+    """What was given as a number. Raises ValueError."""
+    try:
+        return int(text)
+    except ValueError:
+        raise ValueError(f"{name} is a whole number, and {text!r:.60} is none") from None
+
+
+def _limit(request: Request) -> int:
+    """How many are asked for. Raises ValueError."""
+    found = _number("limit", request.query_params.get("limit", "100"))
+    if found < 0:
+        raise ValueError(f"limit is 0 to {MOST_LISTED}")
+    return min(MOST_LISTED, found)
+
+
 def _bound(host: str, port: int, listen: str) -> socket.socket:
     """A socket at an address; at port 0 one that is free. Raises UsageError."""
     found = socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET)
@@ -203,14 +219,14 @@ class _App:
             return JSONResponse(
                 {"state": name, "key": plain(keys[-1]), "value": plain(value), **_moment(epoch)}
             )
-        limit = min(MOST_LISTED, int(request.query_params.get("limit", "100")))
+        limit = _limit(request)
         rows, more, epoch = await run_in_threadpool(self._run.listed, name, limit)
         listed = [{"key": plain(k), "value": plain(v)} for k, v in rows]
         return JSONResponse({"state": name, "rows": listed, "more": more, **_moment(epoch)})
 
     async def _outputs(self, request: Request) -> Response:
         record = request.path_params["record"]
-        limit = min(MOST_LISTED, int(request.query_params.get("limit", "100")))
+        limit = _limit(request)
         early = None if self._run.early_results is None else self._run.early(record)
         try:
             table, epoch = await run_in_threadpool(self._run.latest, record, limit)
@@ -225,7 +241,12 @@ class _App:
 
     async def _follow(self, request: Request) -> Response:
         record = request.path_params["record"]
-        after = int(request.headers.get("last-event-id") or request.query_params.get("after", "-1"))
+        last = request.headers.get("last-event-id")
+        after = (
+            _number("Last-Event-ID", last)
+            if last
+            else _number("after", request.query_params.get("after", "-1"))
+        )
         return StreamingResponse(self._events(request, record, after), media_type="text/event-stream")
 
     async def _events(self, request: Request, record: str, after: int) -> AsyncIterator[str]:

@@ -48,16 +48,23 @@ def _typed(kind: ValueType, given: Any) -> Any:
             raise ValueError(f"a key is a list of {len(kind.items)} values: {kind.text}")
         return tuple(_typed(k, v) for k, v in zip(kind.items, given, strict=True))
     name = kind.text
-    if name in ("int", "Time"):
-        if isinstance(given, bool) or not isinstance(given, int | str):
-            raise ValueError(f"{given!r:.60} is no {name}")
-        return int(given)
-    if name == "bytes":
-        return base64.b64decode(str(given), validate=True)
-    if name == "bool":
-        if not isinstance(given, bool):
-            raise ValueError(f"{given!r:.60} is no bool")
-        return given
-    if name == "str":
-        return str(given)
-    return Decimal(str(given))
+    if not isinstance(given, str | int | float) or isinstance(given, bool) != (name == "bool"):
+        raise ValueError(f"{given!r:.60} is no {name}")
+    try:
+        if name in ("int", "Time"):
+            return _whole(given)
+        if name == "bytes":
+            return base64.b64decode(str(given), validate=True)
+        if name == "bool":
+            return given
+        if name == "str":
+            return str(given)
+        return Decimal(str(given))
+    except (ValueError, ArithmeticError):
+        raise ValueError(f"{given!r:.60} is no {name}") from None
+
+
+def _whole(given: str | float) -> int:
+    if isinstance(given, float):
+        raise ValueError
+    return int(given)
