@@ -1,25 +1,28 @@
 """Throughput against hosts (ReStream's first figure): one and two executors measured, more of them simulated.
 
-Each executor of a local cluster is pinned to a core and shares nothing with the other but the disk and the memory's bandwidth. What
-single tasks take on *one* executor are the costs of the simulation (`simulate.py`); runs on two are held against it, and it has not seen
-them.
+Each executor of a local cluster is pinned to a core and shares nothing with the other but the disk, the memory and the caches. What
+single tasks take on *one* executor are the costs of the simulation (`costs.py`, `simulate.py`); runs on two are held against it, and it has
+not seen them. How a log is cut, and what runs beside what, is decided by the driver's own planning (`decided.py`). Where that has no pass
+ahead, side by side is measured too, so that all kinds of task are known.
 """
 
 from __future__ import annotations
 
-import itertools
 import math
 import statistics
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 import timelapse as tl
 from benchmarks.candidates import Candidate
+from benchmarks.costs import RunSeen, TaskSeen, costs_of
+from benchmarks.crowding import crowd_of
 from benchmarks.data import Dataset, Made
+from benchmarks.decided import Decided, decided
 from benchmarks.measure import OK, Measured, measure
 from benchmarks.report import Plot, Report, Series, Table, seconds, times
-from benchmarks.simulate import Costs, Played, RunSeen, TaskSeen, World, costs_of, one_pass, play
+from benchmarks.simulate import Costs, Curve, Played, Rate, World, one_pass, per_event, play
 from benchmarks.stream_data import Moves
 from benchmarks.stream_programs import Ledger
 from benchmarks.streams import OPENING
@@ -27,8 +30,8 @@ from benchmarks.suites import Settings
 from benchmarks.workloads import IntAntispam, PythonAntispam, WindowedSpam
 from timelapse.analysis import analyse
 from timelapse.plan import make_plan
-from timelapse.plan.plan import Plan
 from timelapse.plan.scale import DOUBLING
+from timelapse.plan.schedule import Shape
 
 HOSTS = (1, 2, 4, 8, 16, 32, 64, 128, 256)
 SIZES = (10**8, 10**9, 10**10, 10**11, 10**12)
@@ -63,6 +66,9 @@ class Way:
     exponent: float | None = None
     seed: int = 7
 
+    def made(self) -> tl.Program:
+        return self.program(**dict(self.params))
+
     def dataset(self, events: int) -> Dataset:
         if self.exponent is None:
             return self.data(events, seed=self.seed)
@@ -88,15 +94,31 @@ class Point:
     slices: int
     events: int
     name: str
+    lead: int | None = None
+    """How many slices lead, where that is not the planner's choice; 0: passes run ahead of all."""
+
+
+@dataclass(frozen=True)
+class Known:
+    """What is known of a program: the shape of its passes, what they take on one executor, and its log."""
+
+    shapes: tuple[Shape, ...]
+    costs: Costs
+    log: tl.Log
 
 
 def points(way: Way, settings: Settings) -> list[Point]:
-    """What is measured of a program: one host with one slice, two and four; two hosts with two and four; and one host with
-    half the log, for two hosts with twice a host's events."""
+    """What is measured of a program: one host with one slice, two and four; two hosts with two and four; one host with half the log, for
+    two hosts with twice a host's events; and both with two slices that run side by side."""
     events = max(2, min(settings.events, way.limit))
     several = (2,) if settings.quick else (2, 4)
-    grid = [(1, 1, events), (1, 1, events // 2), *((h, s, events) for s in several for h in (1, 2))]
-    return [Point(way, h, s, n, f"{way.name}-{h}h-{s}s-{n}") for h, s, n in grid]
+    grid: list[tuple[int, int, int, int | None]] = [(1, 1, events, None), (1, 1, events // 2, None)]
+    grid += [(h, s, events, None) for s in several for h in (1, 2)]
+    grid += [(h, 2, events, 0) for h in (1, 2)]
+    return [
+        Point(way, h, s, n, f"{way.name}-{h}h-{s}s-{n}{'' if lead is None else '-aside'}", lead)
+        for h, s, n, lead in grid
+    ]
 
 
 def candidate(point: Point) -> Candidate:
@@ -104,9 +126,9 @@ def candidate(point: Point) -> Candidate:
     options = {
         "program": point.way.program.__name__, "engine": "spark", "master": f"local-cluster[{point.hosts},1,2048]",
         "executors": point.hosts, "slices": point.slices, "strategy": "staged" if point.slices > 1 else "chain",
-        "params": dict(point.way.params) or None,
+        "params": dict(point.way.params) or None, "lead": point.lead,
     }  # fmt: skip
-    title = f"{point.way.title}, {point.hosts} hosts, {point.slices} slices"
+    title = f"{point.way.title}, {point.hosts} hosts, {point.slices} slices{'' if point.lead is None else ', side by side'}"
     return Candidate(point.name, title, "replay_spark.py", options, shares=f"hosts-{point.hosts}")
 
 
@@ -125,38 +147,45 @@ def hosts(settings: Settings) -> Report:
     found = dict(zip(wanted, measure(entries, settings.bench()), strict=True))
     title = "Throughput against hosts: one and two executors measured, each on a core; more of them simulated"
     report = Report("hosts", title, settings.shown(), list(found.values()), [])
-    known = {}
+    known: dict[Way, Known] = {}
     for way in chosen:
         own = {p: m for p, m in found.items() if p.way is way}
-        costs = calibrated(way, own)
-        if isinstance(costs, str):
-            report.notes.append(f"{way.title}: not simulated, {costs}")
-        else:
-            known[way] = costs
+        logs = {p.events: made[way.dataset(p.events)].log for p in own}
+        settings.say(f"{way.title}: a task alone on a core, and twice at once on both")
+        try:
+            crowd = crowd_of(logs[min(logs)], way.program, dict(way.params), settings.rounds)
+            known[way] = calibrated(way, own, tl.Log.open(logs[max(logs)]), crowd)
+        except (RuntimeError, ValueError) as error:
+            report.notes.append(f"{way.title}: not simulated, {error}")
     report.tables.append(_measured(found, known, report))
     report.tables.append(_costs(known))
     if known:
-        report.tables += [_curves(known, report), _sizes(known, report), _trouble(known, report)]
+        settings.say("planning and simulating")
+        plans = Chosen(known)
+        report.tables += [
+            _curves(known, plans, report),
+            _choices(known, plans, report),
+            _sizes(known, plans),
+            _trouble(known, plans, report),
+        ]
     report.notes += [
         "M: measured; S: simulated. Costs are those of single tasks on one executor; runs on two executors are held against them and "
-        "were not used. Both executors and the driver share two cores, in the simulation of what is measured too; they also share memory and "
-        "disk, which it leaves out",
+        "were not used. Both executors and the driver share two cores, their memory and caches: where the simulation plays what is measured on "
+        "this machine, work beside other work takes so many times as long as one task twice at once took of one alone (the column beside). Hosts "
+        "that are simulated have all that for themselves. Their slices are those that the planner chooses; side by side was forced where it is measured",
         f"As ReStream: throughput grew {DOUBLING:g} times with each doubling of the hosts. Single thread: one pass on one core of one host",
     ]
     return report
 
 
-def calibrated(way: Way, own: Mapping[Point, Measured]) -> tuple[Plan, Costs] | str:
-    """A program's plan in slices, and what things take on one host; or why that is not known."""
+def calibrated(way: Way, own: Mapping[Point, Measured], log: tl.Log, crowd: float) -> Known:
+    """What things take on one host. Raises ValueError where a kind of task was not measured."""
     runs = [run for p, m in own.items() if p.hosts == 1 and m.state == OK for run in runs_of(p, m)]
     plan = make_plan(
         analyse(way.program), cores=2, slices=2, force="staged", compiled=lambda work, final: True, threads=1
     )
     states = max(1, sum(len(shape.states) for shape in plan.shapes))
-    try:
-        return plan, costs_of(runs, len(plan.shapes), states)
-    except ValueError as error:
-        return str(error)
+    return Known(plan.shapes, costs_of(runs, len(plan.shapes), states, CORES, crowd), log)
 
 
 def runs_of(point: Point, one: Measured) -> list[RunSeen]:
@@ -171,50 +200,67 @@ def runs_of(point: Point, one: Measured) -> list[RunSeen]:
     ]  # fmt: skip
 
 
-def simulated(point: Point, one: Measured, plan: Plan, costs: Costs) -> float:
-    """What the simulation makes of a run that was measured: its own cuts, on machines that share a disk."""
+def simulated(point: Point, one: Measured, known: Known) -> float:
+    """What the simulation makes of a run that was measured: its own cuts, on machines that share cores, memory and a disk."""
     details = one.details or {}
     cuts = [int(c) for c in details.get("cuts", ())]
     if point.slices == 1 or len(cuts) < 3:
-        return one_pass(costs, point.events)
+        return one_pass(known.costs, point.events)
     # A task may take several slices together: to the schedule they are one.
-    begins = sorted({t["first"] for t in details["tasks"] if t["kind"] == "final"})
-    ends = [*(cuts[first] for first in begins), cuts[-1]]
-    shares = [(b - a) / (cuts[-1] - cuts[0]) for a, b in itertools.pairwise(ends)]
+    spans = sorted({(t["first"], t["last"]) for t in details["tasks"] if t["kind"] == "final"})
+    shares = [(cuts[last + 1] - cuts[first]) / (cuts[-1] - cuts[0]) for first, last in spans]
+    lead = sum(first < int(details.get("lead", 0)) for first, _ in spans)
     world = World(point.hosts, bandwidth=math.inf, shared=CORES)
-    return play(plan.shapes, costs, world, point.events, shares, int(details.get("lead", 0))).seconds
+    inside = [last - first + 1 for first, last in spans]
+    return play(known.shapes, known.costs, world, point.events, shares, lead, inside=inside).seconds
 
 
-def best(plan: Plan, costs: Costs, world: World, events: float, seed: int = 0) -> tuple[Played, str]:
-    """The quicker of one pass and a slice for each core, as a planner with these costs would choose."""
-    slices = world.hosts * world.cores
-    alone = one_pass(costs, events)
-    found: tuple[Played, str] = (Played(alone, 1, 0, 0, 1 / slices), "one pass")
-    if slices < 2:
-        return found
-    for lead in (0, 1):
-        one = play(plan.shapes, costs, world, events, [1 / slices] * slices, lead, seed)
-        if one.seconds < found[0].seconds:
-            found = one, f"{slices} slices"
-    return found
+def on(known: Known, choice: Decided, world: World, events: float, seed: int = 0) -> Played:
+    """A replay as it was decided, on hosts of their own."""
+    if len(choice.shares) == 1:
+        return Played(one_pass(known.costs, events), 1, 0, 0, 1 / (world.hosts * world.cores))
+    return play(known.shapes, known.costs, world, events, choice.shares, choice.lead, seed, choice.inside)
+
+
+def quickest(known: Known, world: World, events: float) -> Played:
+    """The quickest of one pass, and a slice for each host of which one leads or none: what a planner would find that knew these costs."""
+    even = (1 / world.hosts,) * world.hosts
+    choices = (
+        [Decided(known.shapes, even, lead, (1,) * world.hosts) for lead in (0, 1)] if world.hosts > 1 else []
+    )
+    found = [on(known, choice, world, events) for choice in (Decided(known.shapes, (1.0,)), *choices)]
+    return min(found, key=lambda one: one.seconds)
+
+
+@dataclass
+class Chosen:
+    """What the planner chooses, found once for each program, size and number of hosts."""
+
+    known: Mapping[Way, Known]
+    _found: dict[tuple[Way, int, int], Decided] = field(default_factory=dict)
+
+    def of(self, way: Way, events: int, hosts: int) -> Decided:
+        key = way, events, hosts
+        if key not in self._found:
+            self._found[key] = decided(way.made(), self.known[way].log, events, hosts)
+        return self._found[key]
 
 
 # --- tables ---------------------------------------------------------------------------------------------
 
 
-def _measured(
-    found: Mapping[Point, Measured], known: Mapping[Way, tuple[Plan, Costs]], report: Report
-) -> Table:
+def _measured(found: Mapping[Point, Measured], known: Mapping[Way, Known], report: Report) -> Table:
     rows, off = [], []
     for point, one in found.items():
-        head = (point.way.title, str(point.hosts), str(point.slices), f"{point.events:,}")
+        how = str(point.slices) if point.lead is None else f"{point.slices}, side by side"
+        head = (point.way.title, str(point.hosts), how, f"{point.events:,}")
         if one.median is None:
             rows.append((*head, "–", "–", "–", "–", "–", one.reason or one.state))
             continue
         first = next((m.median for p, m in found.items() if p.way is point.way and (p.hosts, p.slices, p.events) == (1, 1, point.events)), None)  # fmt: skip
         played, error = None, "–"
         if point.way in known:
-            played = simulated(point, one, *known[point.way])
+            played = simulated(point, one, known[point.way])
             off.append(played / one.median - 1)
             error = f"{off[-1]:+.0%}"
             report.values[f"{point.name}: simulated / measured"] = played / one.median
@@ -244,47 +290,59 @@ def _measured(
     return Table("Measured, and the same simulated", columns, rows)
 
 
-def _costs(known: Mapping[Way, tuple[Plan, Costs]]) -> Table:
+def _costs(known: Mapping[Way, Known]) -> Table:
     rows = []
-    for way, (_, c) in known.items():
+    for way, one in known.items():
+        c = one.costs
+        later = c.final if c.later is None else c.later
         rows.append((
-            way.title, f"{1e9 * c.one:,.0f}", f"{1e9 * c.final:,.0f}", " + ".join(f"{1e9 * s:,.0f}" for s in c.stages),
+            way.title, _rate(c.one), _rate(c.final), _rate(later), " + ".join(_rate(s) for s in c.stages),
             f"{1e9 * c.load:,.0f}", f"{1e9 * c.merge:,.0f}", f"{c.task:.2f}", f"{c.whole:.2f}", f"{c.keys[0]:.3g}·n^{c.keys[1]:.2f}",
+            times(c.crowd),
         ))  # fmt: skip
     columns = (
         "costs, measured on one host",
         "one pass ns",
         "final ns",
+        "final ns, not empty",
         "passes ns",
         "load ns/row",
         "merge ns/row",
         "task s",
         "run s",
         "rows",
+        "beside",
     )
-    return Table("What the simulation plays with", columns, rows)
+    return Table(
+        "What the simulation plays with; of several sizes of slices from the smallest on", columns, rows
+    )
 
 
-def _curves(known: Mapping[Way, tuple[Plan, Costs]], report: Report) -> Table:
+def _rate(rate: Rate) -> str:
+    """Nanoseconds per event, for each size that was measured."""
+    each = [cost for _, cost in rate.points] if isinstance(rate, Curve) else [rate]
+    return " to ".join(f"{1e9 * cost:,.0f}" for cost in each)
+
+
+def _curves(known: Mapping[Way, Known], plans: Chosen, report: Report) -> Table:
     """Strong and weak, by hosts, and the plot."""
     rows = []
     series = []
-    for way, (plan, costs) in known.items():
-        single = 1 / costs.one / 1e6
+    for way, one in known.items():
+        single = _single(one, STRONG)
         rates = {}
         for kind in ("strong", "weak"):
             cells = []
             for n in HOSTS:
                 events = STRONG if kind == "strong" else WEAK * n
-                played, _ = best(plan, costs, World(n), events)
+                played = on(one, plans.of(way, events, n), World(n), events)
                 rates[kind, n] = events / played.seconds / 1e6
                 cells.append(f"{rates[kind, n]:,.1f}")
             growth = (rates[kind, HOSTS[-1]] / rates[kind, 1]) ** (1 / math.log2(HOSTS[-1]))
             report.values[f"{way.name}, {kind}: per doubling"] = growth
             rows.append((f"{way.title}, {kind}", f"{single:.2f}", *cells, f"{growth:.2f}×"))
         series.append(Series(f"{way.title}, strong (S)", list(HOSTS), [rates["strong", n] for n in HOSTS]))
-    first = next(iter(known.values()))[1]
-    line = 1 / first.one / 1e6
+    line = _single(next(iter(known.values())), STRONG)
     series.append(Series("a single thread, anti-spam (M)", list(HOSTS), [line] * len(HOSTS)))
     series.append(Series("as ReStream", list(HOSTS), [line * DOUBLING ** math.log2(n) for n in HOSTS]))
     report.plot = Plot(
@@ -294,26 +352,49 @@ def _curves(known: Mapping[Way, tuple[Plan, Costs]], report: Report) -> Table:
     return Table(f"Strong: {STRONG:.0e} events; weak: {WEAK:.0e} per host", columns, rows)
 
 
-def _sizes(known: Mapping[Way, tuple[Plan, Costs]], report: Report) -> Table:
+def _single(known: Known, events: int) -> float:
+    """Million events per second of one pass on one core."""
+    return 1e-6 / per_event(known.costs.one, events)
+
+
+def _choices(known: Mapping[Way, Known], plans: Chosen, report: Report) -> Table:
+    """What the planner makes of the strong runs, and what it would gain by knowing the measured costs."""
+    rows = []
+    for way, one in known.items():
+        chosen = [plans.of(way, STRONG, n) for n in HOSTS]
+        rows.append((way.title, *(choice.text for choice in chosen)))
+        against = [
+            on(one, choice, World(n), STRONG).seconds / quickest(one, World(n), STRONG).seconds
+            for n, choice in zip(HOSTS, chosen, strict=True)
+        ]
+        report.values[f"{way.name}: planned / quickest, at worst"] = max(against)
+        rows.append(("time, of the quickest tried", *(times(ratio) for ratio in against)))
+    return Table(
+        f"What the planner chooses for {STRONG:.0e} events", ("", *(f"{n} hosts" for n in HOSTS)), rows
+    )
+
+
+def _sizes(known: Mapping[Way, Known], plans: Chosen) -> Table:
     """Seconds by size of the log and hosts, of the first program."""
-    way, (plan, costs) = next(iter(known.items()))
+    way, one = next(iter(known.items()))
     rows = []
     for events in SIZES:
-        cells = [_long(best(plan, costs, World(n), events)[0].seconds) for n in HOSTS]
+        cells = [_long(on(one, plans.of(way, events, n), World(n), events).seconds) for n in HOSTS]
         rows.append((f"{events:.0e} events", *cells))
     return Table(f"{way.title}: time by size, simulated", ("", *(f"{n} hosts" for n in HOSTS)), rows)
 
 
-def _trouble(known: Mapping[Way, tuple[Plan, Costs]], report: Report) -> Table:
+def _trouble(known: Mapping[Way, Known], plans: Chosen, report: Report) -> Table:
     """The same log with tasks that take longer and machines that die: means over seeds."""
     rows = []
-    for way, (plan, costs) in known.items():
+    for way, one in known.items():
         for name, straggling, lifetime in TROUBLES:
             cells = []
             for n in TROUBLED:
                 world = World(n, straggling=straggling, lifetime=lifetime)
                 seeds = range(SEEDS if straggling or lifetime else 1)
-                runs = [best(plan, costs, world, TROUBLED_EVENTS, seed)[0] for seed in seeds]
+                choice = plans.of(way, TROUBLED_EVENTS, n)
+                runs = [on(one, choice, world, TROUBLED_EVENTS, seed) for seed in seeds]
                 took = statistics.mean(r.seconds for r in runs)
                 lost = statistics.mean(r.lost for r in runs)
                 cells.append(_long(took) + (f", {lost:.1f} lost" if lost else ""))
@@ -332,17 +413,3 @@ def _long(value: float) -> str:
     if value < 7200:
         return f"{value / 60:.1f} min"
     return f"{value / 3600:,.1f} h"
-
-
-__all__: Sequence[str] = (
-    "HOSTS",
-    "WAYS",
-    "Point",
-    "Way",
-    "best",
-    "calibrated",
-    "candidate",
-    "hosts",
-    "points",
-    "simulated",
-)

@@ -11,8 +11,11 @@ import heapq
 import itertools
 import math
 import random
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+import statistics
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
 
 from timelapse.plan.schedule import Schedule, Shape, Step
 
@@ -20,19 +23,62 @@ MERGES = 4
 """Merges that the driver does at a time (engine/loop.py)."""
 SHUFFLED_BYTES = 1 << 30
 """From this size on a merge is shared out among the executors (engine/exchange.py)."""
+SAME_SIZE = 1.4
+"""Tasks that differ in their events by no more than this factor are of one size."""
 ROW_BYTES = 40
 """A row of a state or of its effects as it travels: hash, key, value."""
+
+
+@dataclass(frozen=True)
+class Curve:
+    """Seconds per event by the events of a task: as measured at some sizes, between them by the logarithm of the size, beyond them as at
+    the nearest."""
+
+    points: tuple[tuple[float, float], ...]
+    """Events and seconds per event, by size."""
+
+    def at(self, events: float) -> float:
+        """Per event of a task over so many."""
+        sizes, each = zip(*self.points, strict=True)
+        return float(np.interp(math.log(max(events, 1.0)), np.log(sizes), each))
+
+    @classmethod
+    def of(cls, measured: Iterable[tuple[float, float]]) -> Curve:
+        """Through what tasks took per event; sizes that are nearly the same are one, at their medians. Raises ValueError without any."""
+        groups: list[list[tuple[float, float]]] = []
+        for events, each in sorted(measured):
+            if groups and events <= SAME_SIZE * groups[-1][0][0]:
+                groups[-1].append((events, each))
+            else:
+                groups.append([(events, each)])
+        if not groups:
+            raise ValueError("a kind of task was not measured")
+        return cls(
+            tuple(
+                (statistics.median(n for n, _ in group), statistics.median(each for _, each in group))
+                for group in groups
+            )
+        )
+
+
+Rate = float | Curve
+"""Seconds per event."""
+
+
+def per_event(rate: Rate, events: float) -> float:
+    """Of a task over so many events."""
+    return rate.at(events) if isinstance(rate, Curve) else rate
 
 
 @dataclass(frozen=True)
 class Costs:
     """Seconds, as they were measured on one executor with one core."""
 
-    stages: tuple[float, ...]
+    stages: tuple[Rate, ...]
     """Per event, of each pass that finds start states."""
-    final: float
-    """Per event, of the final pass."""
-    one: float
+    final: Rate
+    """Per event, of the final pass over a slice that begins empty."""
+    one: Rate
     """Per event, of one pass over everything on one core: the single-thread line."""
     task: float
     """Of each task beside its work: shipped, scheduled, its result collected."""
@@ -49,6 +95,11 @@ class Costs:
     """Of a replay in one pass beside its events; None: a run's and a task's."""
     driver: float = 0.0
     """Processor seconds that the driver and Spark's Java processes spend for each task beside it."""
+    later: Rate | None = None
+    """Per event, of the final pass over a slice that does not begin empty, beside what it takes over; None: as of the others."""
+    crowd: float = 1.0
+    """How many times as long work takes beside other work on the same machine, whose caches and memory they share. Between hosts it counts
+    for nothing."""
 
     def rows(self, events: float) -> float:
         """Rows of all states after so many events."""
@@ -87,19 +138,41 @@ class Played:
     straggled: int
     busy: float
     """The share of all cores' time that was spent in tasks."""
+    timeline: tuple[Done, ...] = ()
+    """Tasks and merges in the order in which they ended, those that were lost left out."""
+
+
+@dataclass(frozen=True)
+class Done:
+    """A task or a merge, and when it ran: seconds since the run began."""
+
+    kind: str
+    stage: int
+    first: int
+    last: int
+    events: float
+    began: float
+    ended: float
+
+
+def pace(active: int, cores: int, crowd: float) -> float:
+    """How fast each of so many pieces of work gets on that share a machine, relative to one that has it for itself."""
+    return min(1.0, cores / max(1, active)) / (crowd if active > 1 else 1.0)
 
 
 def one_pass(costs: Costs, events: float) -> float:
     """Seconds of one pass, slice after slice, on one core of one machine."""
     beside = costs.whole + costs.task if costs.single is None else costs.single
-    return beside + costs.one * events
+    return beside + per_event(costs.one, events) * events
 
 
 def play(
-    shapes: Sequence[Shape], costs: Costs, world: World, events: float, shares: Sequence[float], lead: int = 0, seed: int = 0
+    shapes: Sequence[Shape], costs: Costs, world: World, events: float, shares: Sequence[float], lead: int = 0, seed: int = 0,
+    inside: Sequence[int] = (),
 ) -> Played:  # fmt: skip
-    """A staged run with slices of these shares of the log."""
-    return _Play(shapes, costs, world, events, shares, lead, seed).run()
+    """A staged run with slices of these shares of the log. `inside`: how many slices each of them is that a task takes together, where
+    it is more than one."""
+    return _Play(shapes, costs, world, events, shares, lead, seed, inside).run()
 
 
 @dataclass
@@ -116,13 +189,16 @@ def _nothing() -> None:
 
 class _Play:
     def __init__(
-        self, shapes: Sequence[Shape], costs: Costs, world: World, events: float, shares: Sequence[float], lead: int, seed: int
+        self, shapes: Sequence[Shape], costs: Costs, world: World, events: float, shares: Sequence[float], lead: int, seed: int,
+        inside: Sequence[int],
     ) -> None:  # fmt: skip
         if world.shared is not None and world.lifetime:
             raise ValueError("machines that share their cores do not die one by one")
         self._shapes, self._costs, self._world, self._events = shapes, costs, world, events
         self._schedule = Schedule(shapes, len(shares), lead)
+        self._inside = inside or (1,) * len(shares)
         self._ends = [events * end for end in itertools.accumulate(shares, initial=0.0)]
+        self._stage_of = {name: at for at, shape in enumerate(shapes) for name in shape.states}
         self._states = max(1, sum(len(shape.states) for shape in shapes))
         self._random = random.Random(seed)
         self._free = [host for host in range(world.hosts) for _ in range(world.cores)]
@@ -136,6 +212,7 @@ class _Play:
         self._merges = 0
         self._again: list[Step] = []
         self._tasks = self._lost = self._straggled = 0
+        self._timeline: list[Done] = []
 
     def run(self) -> Played:
         while True:
@@ -154,7 +231,7 @@ class _Play:
         wall = self._costs.whole + self._now
         cores = self._world.hosts * self._world.cores
         busy = self._spent / (wall * cores) if wall else 0.0
-        return Played(wall, self._tasks, self._lost, self._straggled, busy)
+        return Played(wall, self._tasks, self._lost, self._straggled, busy, tuple(self._timeline))
 
     def _work(self, seconds: float, call: Callable[[], None]) -> None:
         """So much work of one core, of the machine's where they are shared."""
@@ -164,9 +241,10 @@ class _Play:
             self._active.append(_Active(seconds, call))
 
     def _share(self) -> None:
-        """Until the next piece of work is done: all that is active has an equal share of the cores, and one at most."""
+        """Until the next piece of work is done: all that is active has an equal share of the cores, and one at most, and waits for the
+        same memory."""
         assert self._world.shared is not None
-        rate = min(1.0, self._world.shared / len(self._active))
+        rate = pace(len(self._active), self._world.shared, self._costs.crowd)
         first = min(self._active, key=lambda one: one.left)
         gone = first.left
         self._now += gone / rate
@@ -199,14 +277,19 @@ class _Play:
             self._die(host, step)
             return
         self._spent += took
+        began, events = self._now, self._ends[step.last + 1] - self._ends[step.first]
 
         def done() -> None:
             self._free.append(host)
             self._schedule.done(step)
+            self._note(step.kind, step.stage, step.first, step.last, events, began)
 
         if self._world.shared is not None and self._costs.driver:
             self._work(self._costs.driver, _nothing)
         self._work(took, done)
+
+    def _note(self, kind: str, stage: int, first: int, last: int, events: float, began: float) -> None:
+        self._timeline.append(Done(kind, stage, first, last, events, began, self._now))
 
     def _die(self, host: int, step: Step) -> None:
         """The task is lost; the driver notices, and it runs again from its beginning wherever a core is free."""
@@ -234,15 +317,17 @@ class _Play:
         costs, world = self._costs, self._world
         first, last = self._ends[step.first], self._ends[step.last + 1]
         events = last - first
+        each = events / sum(self._inside[step.first : step.last + 1])
         if step.stage >= 0:
             shape = self._shapes[step.stage]
             share = shape.share(shape.parts) if shape.parts > 1 else 1.0
             share *= {"guess": shape.guess, "repair": shape.repair}.get(step.kind, 1.0)
-            work = costs.stages[step.stage] * share * events
+            work = per_event(costs.stages[step.stage], each) * share * events
             moved = costs.rows(events) * ROW_BYTES * len(shape.states) / self._states
         else:
             rows = min(costs.rows(first), costs.rows(events))
-            work = costs.final * events + costs.load * rows
+            rate = costs.final if step.first == 0 or costs.later is None else costs.later
+            work = per_event(rate, each) * events + costs.load * rows
             moved = rows * ROW_BYTES
         away = (world.hosts - 1) / world.hosts
         return costs.task + work + moved * away / world.bandwidth
@@ -257,143 +342,11 @@ class _Play:
         if rows * ROW_BYTES > SHUFFLED_BYTES and world.hosts > 1:
             took = took / world.hosts + 2 * costs.task + rows * ROW_BYTES / (world.hosts * world.bandwidth)
 
+        began = self._now
+
         def merged() -> None:
             self._merges -= 1
             self._schedule.merged(state)
+            self._note("merge", self._stage_of[state], at, at, 0, began)
 
         self._work(took, merged)
-
-
-# --- from measurements ----------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class TaskSeen:
-    """A task of a measured run: what `benchmarks/rivals/replay_spark.py` notes of it."""
-
-    kind: str
-    stage: int
-    first: int
-    last: int
-    events: int
-    inside: float
-    """Its own seconds."""
-    load: float
-    """Of them taking over start states."""
-    waited: float
-    """Seconds for who waited for it: with Spark's part."""
-    rows: int
-    """Rows that it says its slices change, over all states."""
-
-
-@dataclass(frozen=True)
-class RunSeen:
-    """A measured run on one executor."""
-
-    events: int
-    slices: int
-    seconds: float
-    tasks: tuple[TaskSeen, ...]
-    cpu: float | None = None
-    """Processor seconds of all its processes."""
-    cuts: tuple[int, ...] = ()
-    """Where its slices begin and end; (): they are alike."""
-
-    def before(self, slice_id: int) -> float:
-        """Events before a slice."""
-        if not self.cuts:
-            return self.events / self.slices * slice_id
-        return self.cuts[slice_id] - self.cuts[0]
-
-
-def costs_of(runs: Sequence[RunSeen], stages: int, states: int) -> Costs:
-    """Costs from runs on one executor: of one slice, and of several. Medians, so that one bad moment does not count.
-
-    What a task takes beside its work, and a run beside its tasks, is fitted to what runs took longer than all their tasks
-    inside: the one core is always busy there, since further tasks wait for it. Raises ValueError where a kind of task is
-    missing.
-    """
-    alone = [run for run in runs if run.slices == 1]
-    several = [run for run in runs if run.slices > 1]
-    if not alone or not several:
-        raise ValueError("costs need a run in one slice and one in several")
-    tasks = [task for run in several for task in run.tasks]
-    passes = [
-        _median([(t.inside - t.load) / t.events for t in tasks if t.kind in ("pass", "chain") and t.stage == n and t.events])
-        for n in range(stages)
-    ]  # fmt: skip
-    finals = [t for t in tasks if t.kind == "final" and t.events]
-    one = [t for run in alone for t in run.tasks if t.kind.startswith("final") and t.events]
-    keys = heaps([point for run in runs for point in _first_rows(run)])
-    whole, task = _beside(runs)
-    made = Costs(
-        tuple(passes), _median([(t.inside - t.load) / t.events for t in finals]), _median([t.inside / t.events for t in one]),
-        task, 0.0, 0.0, whole, keys, states,
-    )  # fmt: skip
-    loads, merges = [], []
-    for run in several:
-        for t in run.tasks:
-            if t.kind == "final" and t.first:
-                rows = min(made.rows(run.before(t.first)), made.rows(t.events))
-                loads.append(t.load / rows if rows else 0.0)
-            if t.kind == "merge":
-                rows = made.rows(run.before(t.last + 1)) / states
-                merges.append(t.inside / rows if rows else 0.0)
-    single = _median([run.seconds - sum(t.inside for t in run.tasks) for run in alone])
-    known = [run for run in runs if run.cpu is not None]
-    spent = (
-        _line(known, [(run.cpu or 0.0) - sum(t.inside for t in run.tasks) for run in known])[1]
-        if known
-        else 0.0
-    )
-    driver = max(0.0, spent - task)
-    return replace(made, load=_median(loads), merge=_mean(merges), single=max(0.0, single), driver=driver)
-
-
-def _beside(runs: Sequence[RunSeen]) -> tuple[float, float]:
-    """Seconds of a run beside its tasks, and of each task beside its work."""
-    return _line(runs, [run.seconds - sum(t.inside for t in run.tasks if t.kind != "merge") for run in runs])
-
-
-def _line(runs: Sequence[RunSeen], extra: Sequence[float]) -> tuple[float, float]:
-    """What a run takes, and each of its tasks, where these runs took so much: by least squares."""
-    counts = [float(sum(t.kind != "merge" for t in run.tasks)) for run in runs]
-    mx, my = _mean(counts), _mean(extra)
-    spread = sum((x - mx) ** 2 for x in counts)
-    task = sum((x - mx) * (y - my) for x, y in zip(counts, extra, strict=True)) / spread if spread else 0.0
-    task = min(max(task, 0.0), max(my / mx, 0.0)) if mx else 0.0
-    return max(0.0, my - task * mx), task
-
-
-def heaps(points: Sequence[tuple[float, float]]) -> tuple[float, float]:
-    """a and b of rows = a * events ** b; through one point alone, b is 1."""
-    sizes = sorted({events for events, _ in points})
-    if len(sizes) < 2:
-        events, rows = points[0] if points else (1.0, 0.0)
-        return (rows / events if events else 0.0, 1.0)
-    xs = [math.log(events) for events, _ in points]
-    ys = [math.log(rows) for _, rows in points]
-    mx, my = _mean(xs), _mean(ys)
-    b = sum((x - mx) * (y - my) for x, y in zip(xs, ys, strict=True)) / sum((x - mx) ** 2 for x in xs)
-    b = min(1.0, max(0.0, b))
-    return math.exp(my - b * mx), b
-
-
-def _first_rows(run: RunSeen) -> list[tuple[float, float]]:
-    """Events and rows that the first slice leaves; of several slices that a task took together, nobody knows."""
-    return [
-        (t.events, t.rows)
-        for t in run.tasks
-        if t.kind.startswith("final") and t.first == 0 == t.last and t.rows
-    ]
-
-
-def _median(values: Sequence[float]) -> float:
-    if not values:
-        raise ValueError("a kind of task was not measured")
-    ordered, middle = sorted(values), len(values) // 2
-    return ordered[middle] if len(values) % 2 else (ordered[middle - 1] + ordered[middle]) / 2
-
-
-def _mean(values: Sequence[float]) -> float:
-    return sum(values) / len(values) if values else 0.0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -14,6 +15,7 @@ from timelapse.engine.loop import Loop
 def tasks_seen() -> Iterator[list[dict[str, Any]]]:
     """Notes every task that ends meanwhile, as `simulate.TaskSeen` has it."""
     seen: list[dict[str, Any]] = []
+    began = time.perf_counter()
     plain = Loop._done
 
     def done(self: Loop, task: Task, result: TaskResult | BaseException, seconds: float) -> None:
@@ -22,7 +24,7 @@ def tasks_seen() -> Iterator[list[dict[str, Any]]]:
             seen.append({
                 "kind": task.kind, "stage": task.index, "first": task.first, "last": task.last, "events": task.events,
                 "inside": result.seconds.get("total", 0.0), "load": result.seconds.get("load", 0.0), "waited": seconds,
-                "rows": rows,
+                "rows": rows, "ended": time.perf_counter() - began,
             })  # fmt: skip
         plain(self, task, result, seconds)
 

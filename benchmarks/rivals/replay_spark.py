@@ -30,6 +30,9 @@ from benchmarks.workloads import (
     TextAntispam,
     WindowedSpam,
 )
+from timelapse.progress.notebook import default_progress
+from timelapse.run.request import Settings
+from timelapse.run.start import replay_as
 
 _FLAGS: dict[Any, tuple[type[tl.Record], str]] = {
     IntAntispam: (Spam, "message"), PythonAntispam: (Spam, "message"), TextAntispam: (Spam, "message"), Ewma: (Deviation, "reading"),
@@ -77,7 +80,7 @@ class Replay:
             return self._reported(ratio)
         flags = _FLAGS.get(self._program)
         with tasks_seen() as tasks:
-            run = tl.replay(self._made(ratio), tl.Log.open(self._log), spark=self._spark, **self._options)
+            run = replay_as(self._made(ratio), tl.Log.open(self._log), None, self._spark, self._settings_of())
         self.details = {
             "tasks": tasks[:_MOST_TASKS],
             "cuts": list(run.manifest.cuts),
@@ -93,6 +96,9 @@ class Replay:
             "digest": run.digest,
         }
         return run.table(flags[0])[flags[1]].to_numpy() if flags else []
+
+    def _settings_of(self) -> Settings:
+        return Settings(progress=default_progress(), **self._options)
 
     def _made(self, ratio: float) -> tl.Program:
         if self._params is not None:
@@ -138,12 +144,13 @@ class Replay:
         if self._settings > 1:
             self._several(2.0)
             forced = []
+        own = {name: value for name, value in self._options.items() if name != "lead"}
         for options in forced:
             tl.replay(
                 self._made(2.0),
                 tl.Log.open(self._log),
                 spark=False,
-                **{**self._options, **options, "cache": False, "engine": "auto"},
+                **{**own, **options, "cache": False, "engine": "auto"},
             )
         os.environ["TIMELAPSE_KERNEL"] = "auto"
 
@@ -165,11 +172,12 @@ def candidate(
     master: str | None = None,
     engine: str = "auto",
     executors: int = 0,
+    lead: int | None = None,
     **_: Any,
 ) -> Callable[[float], Any]:
     """What replays the log at `place` and returns the flagged messages' ids. The session is started here.
 
-    `executors`: how many a local cluster has; each is pinned to a core.
+    `executors`: how many a local cluster has; each is pinned to a core. `lead`: how many slices lead, where it is not to be chosen.
     """
     os.environ["TIMELAPSE_KERNEL"] = kernel
     session: Any = False
@@ -194,5 +202,11 @@ def candidate(
         from timelapse.model.load import load_program
 
         chosen = load_program(program)
-    options: dict[str, Any] = {"slices": slices, "strategy": strategy, "cache": cache, "engine": engine}
+    options: dict[str, Any] = {
+        "slices": slices,
+        "strategy": strategy,
+        "cache": cache,
+        "engine": engine,
+        "lead": lead,
+    }
     return Replay(place / "log", chosen, session, options, settings, report, params)
