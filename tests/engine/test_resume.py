@@ -17,7 +17,8 @@ from timelapse.engine import resume
 from timelapse.engine.publish import PartialRun
 from timelapse.errors import UsageError
 from timelapse.progress import Silent
-from timelapse.run import Run, replay, run_serial
+from timelapse.run import Run, replay, run_serial, start
+from timelapse.run import slices as cutting
 from timelapse.run.files import check_files
 from timelapse.store import parts
 from timelapse.testing import random_log
@@ -86,6 +87,21 @@ def test_finished_slices_are_taken_over_and_told(tmp_path: Path, log: tl.Log) ->
     assert (run.digest, run.state_digest) == digests(Chained, log)
     assert check_files(run).ok
     assert sorted(p.name for p in tmp_path.iterdir()) == ["log", "run"]
+
+
+def test_slices_that_one_task_took_are_taken_over_too(tmp_path: Path, log: tl.Log) -> None:
+    """It goes on behind the last one that was done, with the states as this one left them; also where the planner would take a task for each now."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(start, "in_threads", lambda plan: plan.mode == "staged")
+        patch.setattr(cutting, "in_one_task", lambda *_: True)
+        killed(Chained, log, tmp_path / "run", 2, slices=4, strategy="staged")
+    run = replay(Chained, log, out=tmp_path / "run", slices=4, strategy="staged", engine="local")
+    told = run.certificate
+    assert (told["taken_over"]["slices"], told["taken_over"]["passes"]) == (2, 0)
+    assert (told["mode"], told["leading_slices"], told["predicted_slices"]) == ("staged", 3, 0)
+    assert (run.digest, run.state_digest) == digests(Chained, log)
+    assert check_files(run).ok
+    assert run.verify().ok
 
 
 def digests(program: Any, log: tl.Log) -> tuple[str, str]:
