@@ -16,6 +16,8 @@ from uuid import uuid4
 
 import boto3
 
+from tests.patience import LONG
+
 KEYS = {
     "AWS_ACCESS_KEY_ID": "testing-id",
     "AWS_SECRET_ACCESS_KEY": "testing-secret",
@@ -38,7 +40,7 @@ class S3Server:
             [sys.executable, Path(__file__).with_name("s3_main.py"), "-H", "127.0.0.1", "-p", str(self.port)],
             stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
         )  # fmt: skip
-        end = time.monotonic() + 60
+        end = time.monotonic() + LONG
         while time.monotonic() < end:
             assert self._process.poll() is None, "the server has ended"
             with socket.socket() as probe:

@@ -7,6 +7,7 @@ import re
 import subprocess
 import sys
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
@@ -62,6 +63,7 @@ class Import(NamedTuple):
     names: tuple[str, ...]
 
 
+@cache
 def _modules() -> list[tuple[str, Path]]:
     found = []
     for path in sorted((SRC / "timelapse").rglob("*.py")):
@@ -70,7 +72,8 @@ def _modules() -> list[tuple[str, Path]]:
     return found
 
 
-def _imports(module: str, path: Path) -> Iterator[Import]:
+@cache
+def _imports(module: str, path: Path) -> list[Import]:
     """All imports, those inside functions too, but not those that only type checkers see."""
 
     def walk(node: ast.AST) -> Iterator[Import]:
@@ -85,7 +88,7 @@ def _imports(module: str, path: Path) -> Iterator[Import]:
         for child in ast.iter_child_nodes(node):
             yield from walk(child)
 
-    yield from walk(ast.parse(path.read_text(encoding="utf-8"), str(path)))
+    return list(walk(ast.parse(path.read_text(encoding="utf-8"), str(path))))
 
 
 def _level(module: str) -> int | None:
@@ -94,7 +97,7 @@ def _level(module: str) -> int | None:
     return LEVELS.get(".".join(parts[:2]), LEVELS.get(parts[0]) if parts else None)
 
 
-def _violations(imports: Iterator[Import]) -> Iterator[str]:
+def _violations(imports: list[Import]) -> Iterator[str]:
     for one in imports:
         if one.target.split(".")[0] != "timelapse" or one.module == "timelapse":
             continue  # the package itself offers names of several layers, loading the lower ones when used
@@ -218,9 +221,13 @@ class _Classes:
         )
 
 
-def test_classes_stay_small() -> None:
+@pytest.fixture(scope="module")
+def classes() -> _Classes:
+    return _Classes(_modules())
+
+
+def test_classes_stay_small(classes: _Classes) -> None:
     """No class has 600 lines or more with what it inherits: what is larger is given parts."""
-    classes = _Classes(_modules())
     large = {".".join(place): n for place in classes.found if (n := classes.lines(place)) > LARGEST_CLASS}
     assert large == {}
 

@@ -14,6 +14,7 @@ import pytest
 
 from benchmarks import latency, live_side, run
 from benchmarks.suites import Settings
+from tests.patience import LONG
 
 
 def _settings(tmp_path: Path, *, quick: bool) -> Settings:
@@ -60,7 +61,7 @@ def test_a_candidate_is_measured(tmp_path: Path) -> None:
         "1",
     ]
     root = Path(__file__).parents[2]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=200, check=True, cwd=root)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=LONG, check=True, cwd=root)
     found = json.loads(done.stdout)
     assert found["right"]
     assert found["flagged"] >= 0

@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from tests.cli.run_cli import command
+from tests.patience import LONG
 from timelapse.cli.progress_view import BarProgress, PlainProgress
 from timelapse.progress import Progress
 
@@ -63,7 +64,7 @@ def in_terminal(args: list[str]) -> tuple[int, str]:
     except OSError:  # Linux says so when the other end has been closed
         pass
     os.close(leader)
-    process.communicate(timeout=60)
+    process.communicate(timeout=LONG)
     return process.returncode, shown.decode("utf-8", "replace")
 
 
@@ -98,7 +99,7 @@ def test_before_the_first_stage(capsys: pytest.CaptureFixture[str], monkeypatch:
     """What takes long before the first stage begins is told, once; what does not is not."""
     monkeypatch.setattr("timelapse.cli.progress_view._PATIENCE", 0.01)
     with PlainProgress() as slow:
-        deadline = time.monotonic() + 60
+        deadline = time.monotonic() + LONG
         while "getting ready ..." not in (shown := capsys.readouterr().err) and time.monotonic() < deadline:
             time.sleep(0.01)
         slow.stage("replay", 10)

@@ -14,6 +14,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from tests.cli.run_cli import cli, command
+from tests.patience import LONG
 from tests.run.unsealed import unsealed
 from timelapse.run import Run
 
@@ -312,7 +313,7 @@ def test_ctrl_c_leaves_nothing(tmp_path: Path, social: Path, where: str) -> None
         said.append(process.stderr.readline())
         assert said[-1], said
     os.killpg(process.pid, signal.SIGINT)
-    _, err = process.communicate(timeout=60)
+    _, err = process.communicate(timeout=LONG)
     assert process.returncode == 130, err
     assert "cancelled" in err
     assert "Traceback" not in err

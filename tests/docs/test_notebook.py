@@ -13,6 +13,8 @@ from typing import Any
 
 import pytest
 
+from tests.patience import LONG
+
 NOTEBOOK = Path(__file__).parents[2] / "docs" / "antispam.ipynb"
 
 
@@ -40,7 +42,7 @@ def test_the_notebook_runs_and_prints_what_it_says(tmp_path: Path, monkeypatch: 
         fresh = nbformat.read(NOTEBOOK, as_version=4)
         monkeypatch.setenv("TIMELAPSE_CACHE", str(tmp_path / "cache"))
         NotebookClient(
-            fresh, timeout=240, kernel_name="python3", resources={"metadata": {"path": str(tmp_path)}}
+            fresh, timeout=LONG, kernel_name="python3", resources={"metadata": {"path": str(tmp_path)}}
         ).execute()
     assert (tmp_path / "antispam-example" / "report.html").stat().st_size > 20_000
     if os.environ.get("UPDATE_GOLDEN"):

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.cli.run_cli import cli
+from tests.patience import LONG
 from timelapse.cli.main import COMMANDS
 
 ROOT = Path(__file__).parents[2]
@@ -26,7 +27,7 @@ def test_the_first_program_prints_what_the_readme_says(tmp_path: Path) -> None:
     """As a script of its own, without Spark."""
     (tmp_path / "first.py").write_text(block("python"), encoding="utf-8")
     done = subprocess.run(
-        [sys.executable, "first.py"], cwd=tmp_path, check=False, capture_output=True, text=True, timeout=120
+        [sys.executable, "first.py"], cwd=tmp_path, check=False, capture_output=True, text=True, timeout=LONG
     )
     assert done.stderr == ""
     assert done.stdout == block("text")
@@ -36,7 +37,7 @@ def test_from_raw_files_to_a_diff(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     """The commands as they stand, in an empty folder; what is shown as an example after them is there."""
     monkeypatch.chdir(tmp_path)
     Path("rules.py").write_text(block("python"), encoding="utf-8")
-    subprocess.run([sys.executable, "-c", block("python", 1)], check=True, timeout=120)
+    subprocess.run([sys.executable, "-c", block("python", 1)], check=True, timeout=LONG)
     section = README.partition("## From raw files to a diff")[2].partition("## ")[0]
     commands = [
         shlex.split(line, comments=True)[1:]

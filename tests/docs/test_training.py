@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pyarrow.parquet as pq
 
+from tests.patience import LONG
+
 PAGE = (Path(__file__).parents[2] / "docs" / "training.md").read_text(encoding="utf-8")
 
 
@@ -17,7 +19,7 @@ def test_the_page_is_a_script_that_runs(tmp_path: Path) -> None:
     assert len(blocks) >= 6
     (tmp_path / "path.py").write_text("\n\n".join(blocks), encoding="utf-8")
     done = subprocess.run(
-        [sys.executable, "path.py"], cwd=tmp_path, check=False, capture_output=True, text=True, timeout=300
+        [sys.executable, "path.py"], cwd=tmp_path, check=False, capture_output=True, text=True, timeout=LONG
     )
     assert done.returncode == 0, done.stderr
     lines = done.stdout.splitlines()

@@ -15,6 +15,7 @@ import pytest
 import timelapse as tl
 from tests.engine.programs import A, B, Out
 from tests.engine.test_validation import planted
+from tests.patience import LONG
 from timelapse.analysis.result import PassProgram
 from timelapse.engine.driver import Driver
 from timelapse.errors import HandlerError
@@ -208,7 +209,7 @@ sys.settrace(lambda *_: None)
 print(traced())
 """
     found = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, timeout=20, check=True
+        [sys.executable, "-c", code], capture_output=True, text=True, timeout=LONG, check=True
     )
     assert found.stdout.split() == ["spent" if seconds < 1 else "done", "on"]
 
@@ -253,7 +254,7 @@ def _watching() -> list[threading.Thread]:
     """The threads that still bound something, but for those that are just ending."""
     found = [t for t in threading.enumerate() if t.name == "timelapse-budget"]
     for thread in found:
-        thread.join(5)
+        thread.join(LONG)
     return [t for t in found if t.is_alive()]
 
 
@@ -263,7 +264,7 @@ def test_a_thread_that_has_ended_is_watched_no_more() -> None:
     thread = threading.Thread(target=lambda: watches.append(budget._Watch(1.0, int, sys._getframe())))
     thread.start()
     thread.join()
-    end = time.monotonic() + 60.0
+    end = time.monotonic() + LONG
     while time.monotonic() < end:
         try:
             watches[0]._clock()

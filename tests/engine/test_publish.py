@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from tests.engine.programs import A, B, Chained
+from tests.patience import LONG
 from timelapse.engine.publish import PartialRun
 from timelapse.errors import Cancelled, HandlerError, ReplayError, SetupError
 from timelapse.log import MemoryLog
@@ -61,7 +62,7 @@ def _child(out: Path, where: str, count: int) -> int:
     command = [sys.executable, "-c", textwrap.dedent(CHILD), str(out), where, str(count)]
     root = Path(__file__).parents[2]
     env = {**os.environ, "PYTHONPATH": os.pathsep.join([str(root), str(root / "src")])}
-    return subprocess.run(command, cwd=root, env=env, check=False, timeout=120).returncode
+    return subprocess.run(command, cwd=root, env=env, check=False, timeout=LONG).returncode
 
 
 @pytest.mark.parametrize(

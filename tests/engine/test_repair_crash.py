@@ -12,6 +12,7 @@ import pytest
 
 from tests.engine.repair_programs import Bank
 from tests.engine.test_repair import moves, repairs
+from tests.patience import LONG
 from timelapse.divergence import assert_same
 from timelapse.engine import tasks
 from timelapse.engine.job import Job, Task, TaskResult
@@ -44,7 +45,7 @@ def test_a_replay_that_is_killed_can_be_repeated(tmp_path: Path, where: str, cou
     command = [sys.executable, "-c", textwrap.dedent(CHILD), str(out), where, str(count)]
     root = Path(__file__).parents[2]
     env = {**os.environ, "PYTHONPATH": os.pathsep.join([str(root), os.environ.get("PYTHONPATH", "")])}
-    assert subprocess.run(command, cwd=root, env=env, check=False, timeout=300).returncode == 9
+    assert subprocess.run(command, cwd=root, env=env, check=False, timeout=LONG).returncode == 9
     assert not out.exists()
     assert list(tmp_path.iterdir()), "the child died before it began"
     run = replay(Bank, moves(60), out=out, slices=4, spark=False, strategy="iterate")

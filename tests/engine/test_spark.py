@@ -22,6 +22,7 @@ import timelapse as tl
 from tests.engine.logs import logs
 from tests.engine.programs import ALL, A, B, Chained
 from tests.engine.test_equivalence import Failing, assert_equal
+from tests.patience import LONG
 from timelapse.engine.spark_executor import SparkExecutor
 from timelapse.errors import HandlerError, ReplayError
 from timelapse.log import Log, MemoryLog
@@ -193,7 +194,7 @@ def test_a_cluster_of_processes_runs_shipped_modules_and_resources(tmp_path: Pat
         env=env,
         capture_output=True,
         text=True,
-        timeout=240,
+        timeout=LONG,
         check=False,
     )
     assert done.returncode == 0, done.stderr[-3000:]
@@ -213,7 +214,7 @@ def _spark_home() -> str:
 SLOW = """
     import faulthandler, pathlib, signal, sys, time, timelapse as tl
 
-    faulthandler.dump_traceback_later(240, exit=True)  # where it hangs
+    faulthandler.dump_traceback_later(500, exit=True)  # where it hangs
     signal.signal(signal.SIGINT, signal.default_int_handler)  # what runs in the background ignores it
 
     BEGAN = str(pathlib.Path("began").absolute())
@@ -261,7 +262,7 @@ def test_ctrl_c_cancels_sparks_work_and_leaves_nothing(tmp_path: Path) -> None:
         assert process.poll() is None, process.communicate()[1][-2000:]
         time.sleep(0.1)
     process.send_signal(signal.SIGINT)
-    out, err = process.communicate(timeout=90)
+    out, err = process.communicate(timeout=LONG)
     assert "TL504" in out, err[-3000:]
     assert "active tasks 0" in out
     assert sorted(p.name for p in tmp_path.iterdir()) == ["began", "log", "slow.py"]

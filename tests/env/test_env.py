@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.patience import LONG
 from timelapse.env import doctor, java, machine
 
 SMALL_JOB = """
@@ -114,7 +115,7 @@ def test_spark_runs_on_the_bundled_java_when_java_is_hidden(tmp_path: Path) -> N
         cwd=work,
         capture_output=True,
         text=True,
-        timeout=240,
+        timeout=LONG,
         check=False,
     )
     result = [line for line in done.stdout.splitlines() if line.startswith("RESULT")]

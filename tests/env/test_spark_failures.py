@@ -16,6 +16,7 @@ from pathlib import Path
 import pytest
 
 from tests.cli.run_cli import cli, command
+from tests.patience import LONG
 from timelapse.env.master import Unreachable, WrongMaster, check_master, local_cores
 from timelapse.env.spark_failures import SparkError, WrongPython, explained, is_sparks
 from timelapse.env.spark_session import _without_stack
@@ -106,7 +107,8 @@ def _answering(answer: bytes) -> Iterator[int]:
         thread = threading.Thread(target=serve, daemon=True)
         thread.start()
         yield server.getsockname()[1]
-        thread.join(5)
+        server.shutdown(socket.SHUT_RDWR)  # it may have been asked once
+        thread.join(LONG)
 
 
 def test_what_java_says_is_told_without_its_stack() -> None:
@@ -214,7 +216,7 @@ def test_killed_processes_have_errors_of_their_own(
         arguments, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=tmp_path,
         env={**os.environ, "PYTHONPATH": os.pathsep.join(p for p in sys.path if p)},
     )  # fmt: skip
-    end = time.monotonic() + 120
+    end = time.monotonic() + LONG
     while started.poll() is None and time.monotonic() < end:
         for pid in victims(started.pid):
             try:
@@ -223,7 +225,7 @@ def test_killed_processes_have_errors_of_their_own(
                 continue
         time.sleep(0.02)
     try:
-        _, err = started.communicate(timeout=30)
+        _, err = started.communicate(timeout=LONG)
     finally:
         started.kill()
     assert started.returncode == 2, err

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from tests.patience import LONG
 from timelapse.env import spark_session, spark_start
 from timelapse.errors import SetupError
 
@@ -28,7 +29,7 @@ def test_it_is_waited_for_once(monkeypatch: pytest.MonkeyPatch) -> None:
 
     def started(master: str | None, conf: Any) -> Any:
         asked.append(master)
-        go.wait(10)
+        go.wait(LONG)
         return made
 
     monkeypatch.setattr(spark_session, "started", started)

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 import timelapse as tl
+from tests.patience import LONG
 from timelapse.log import Log
 from timelapse.log.manifest import NAME
 
@@ -93,7 +94,7 @@ def _child(target: Path, action: str, where: str, count: int) -> int:
     root = Path(__file__).parents[2]
     command = [sys.executable, "-c", textwrap.dedent(CHILD), str(target), action, where, str(count)]
     env = {**os.environ, "PYTHONPATH": os.pathsep.join([str(root), str(root / "src")])}
-    return subprocess.run(command, cwd=root, env=env, check=False, timeout=120).returncode
+    return subprocess.run(command, cwd=root, env=env, check=False, timeout=LONG).returncode
 
 
 def _files(folder: Path) -> set[str]:

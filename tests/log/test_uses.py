@@ -13,6 +13,7 @@ import pytest
 
 import timelapse as tl
 from tests.cli.run_cli import cli
+from tests.patience import LONG
 from timelapse.errors import StorageError, UsageError
 from timelapse.ingest.batches import RAW_LIMIT
 from timelapse.log import Log, Source
@@ -193,7 +194,7 @@ def test_two_writers_cannot_corrupt_a_log(tmp_path: Path) -> None:
         subprocess.Popen([sys.executable, "-c", code, str(log.path), str(who)], cwd=root, env=env)
         for who in range(2)
     ]
-    assert [w.wait(180) for w in writers] == [0, 0]
+    assert [w.wait(LONG) for w in writers] == [0, 0]
     grown = Log.open(log.path)
     assert (grown.version, grown.count) == (13, 60 + 60)
     events = list(grown.events(Pay))

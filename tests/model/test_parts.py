@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 import timelapse as tl
+from tests.patience import LONG
 from timelapse.errors import DefinitionError
 from timelapse.model.load import load_program
 from timelapse.model.program import spec_of
@@ -195,10 +196,10 @@ def test_from_the_command_line_and_from_another_folder(folder: Path, tmp_path: P
         "tl.Log.from_events('log', [Message(sender=1, text='a', ts=i) for i in range(5)], "
         "[Message, __import__('shared_events').Block])\n"
     )
-    subprocess.run([sys.executable, "-c", script], cwd=tmp_path, check=True, timeout=120)
+    subprocess.run([sys.executable, "-c", script], cwd=tmp_path, check=True, timeout=LONG)
     done = subprocess.run(
         [sys.executable, "-m", "timelapse.cli.main", "replay", f"{folder / 'rules.py'}:Rules", "log", "--json"],
-        cwd=tmp_path, check=False, capture_output=True, text=True, timeout=120, env={**os.environ},
+        cwd=tmp_path, check=False, capture_output=True, text=True, timeout=LONG, env={**os.environ},
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     assert '"Hit": 4' in done.stdout

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 import timelapse as tl
+from tests.patience import LONG
 from timelapse.model.load import load_module, load_program, user_modules
 
 PROFILE = """
@@ -60,7 +61,7 @@ def folder(tmp_path: Path) -> Path:
 def _in_a_process(folder: Path, code: str) -> str:
     """What a fresh interpreter prints that has the folder as its working directory, as `timelapse` would be run in it."""
     done = subprocess.run(
-        [sys.executable, "-P", "-c", code], cwd=folder, capture_output=True, text=True, check=False, timeout=100,
+        [sys.executable, "-P", "-c", code], cwd=folder, capture_output=True, text=True, check=False, timeout=LONG,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     return done.stdout
@@ -132,4 +133,4 @@ def test_the_compiler_takes_nothing_for_the_librarys(folder: Path, monkeypatch: 
 
     monkeypatch.chdir(folder)
     started = parallel._start(usual=False)
-    assert started.wait(60) == 0
+    assert started.wait(LONG) == 0

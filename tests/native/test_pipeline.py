@@ -14,6 +14,7 @@ import numba as nb
 import numpy as np
 import pytest
 
+from tests.patience import LONG
 from timelapse.kernels.native import build
 from timelapse.kernels.native import compile as compiling
 from timelapse.kernels.native.lowering.literals import named
@@ -140,7 +141,7 @@ def test_a_pass_is_all_that_is_left_to_compile(cache: None, monkeypatch: pytest.
         assert len(again) == 0
     monkeypatch.setenv("TIMELAPSE_KERNEL", "native")
     done = subprocess.run(
-        [sys.executable, "-c", REPLAY], capture_output=True, text=True, check=True, timeout=300
+        [sys.executable, "-c", REPLAY], capture_output=True, text=True, check=True, timeout=LONG
     )
     counts = json.loads(done.stdout)
     assert counts["compiled"] == 1

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from tests.patience import LONG
 from timelapse.kernels.supply import WAITING, Supply
 
 
@@ -25,7 +26,7 @@ def _taken(supply: Supply[int], takers: int, pauses: tuple[float, ...] = ()) -> 
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join(20)
+        thread.join(LONG)
     assert not any(thread.is_alive() for thread in threads)
     return found
 
@@ -64,7 +65,7 @@ def test_one_makes_at_a_time_and_few_wait() -> None:
     thread = threading.Thread(target=slow, daemon=True)
     thread.start()
     assert list(supply.of(1)) == list(range(40))
-    thread.join(20)
+    thread.join(LONG)
     supply.check()
     assert threading.get_ident() in makers
     assert max(ahead) <= WAITING + 1
@@ -96,7 +97,7 @@ def test_closing_ends_it_early() -> None:
     assert [next(mine) for _ in range(10)] == list(range(10))
     supply.close()
     assert len(list(mine)) <= WAITING
-    thread.join(20)
+    thread.join(LONG)
     assert not thread.is_alive()
     assert taken == list(range(len(taken)))
     supply.check()

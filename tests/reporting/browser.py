@@ -13,6 +13,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
+from tests.patience import LONG
+
 NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "chrome")
 
 
@@ -120,7 +122,7 @@ class Browser:
         self.requests.clear()
         self.messages.clear()
         self.call("Page.navigate", url=path if isinstance(path, str) else path.resolve().as_uri())
-        until = time.monotonic() + 30
+        until = time.monotonic() + LONG
         while time.monotonic() < until:
             if self.evaluate("document.readyState === 'complete' && location.href !== 'about:blank'"):
                 return

@@ -18,6 +18,7 @@ import timelapse as tl
 from tests.depth import deep
 from tests.engine.logs import logs
 from tests.engine.programs import A, B, Cancelling, Chained, Idioms, Note, Out, Rejecting
+from tests.patience import LONG
 from tests.run.unsealed import unsealed
 from timelapse import serial
 from timelapse.errors import RunError, StorageError, TimelapseError, UsageError
@@ -157,7 +158,7 @@ def test_a_run_is_opened_and_verified_in_another_process(log: Log, tmp_path: Pat
     env = {**os.environ, "PYTHONPATH": str(root), "PYTHONHASHSEED": "77"}
     done = subprocess.run(
         [sys.executable, "-c", OTHER_PROCESS, str(tmp_path / "run")], cwd=root, env=env, text=True,
-        capture_output=True, check=False, timeout=120,
+        capture_output=True, check=False, timeout=LONG,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     digest, ok, rows, params, state = json.loads(done.stdout)

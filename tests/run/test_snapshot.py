@@ -11,6 +11,7 @@ import pytest
 
 import timelapse as tl
 from tests.cli.run_cli import cli
+from tests.patience import LONG
 from timelapse.errors import StorageError, TimelapseError, UsageError
 from timelapse.log import Log
 from timelapse.run import Run, replay
@@ -151,7 +152,7 @@ def test_of_a_live_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with tl.live(Plain, {Hit: push}, tmp_path / "out", **FAST) as run:
         push.send(hits(50))
         push.close()
-        run.wait(60)
+        run.wait(LONG)
     shown = cli("state", "checkpoint", tmp_path / "out", tmp_path / "s", "--parts", 2, "--json")
     assert shown.code == 0, shown.err
     assert json.loads(shown.out)["moment"]["epoch"] == run.last.number  # type: ignore[union-attr]

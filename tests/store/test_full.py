@@ -15,6 +15,7 @@ import pytest
 
 import timelapse as tl
 from tests.cli.run_cli import cli
+from tests.patience import LONG
 from timelapse.cache.store import Store
 from timelapse.cli.writes import check_file
 from timelapse.engine.publish import PartialRun
@@ -74,7 +75,7 @@ def limited(here: Path, most: int, *command: str) -> subprocess.CompletedProcess
     env = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2] / "src")}
     return subprocess.run(
         [sys.executable, "-c", LIMITED, str(most), *command], cwd=here, env=env, text=True, capture_output=True,
-        check=False, timeout=120,
+        check=False, timeout=LONG,
     )  # fmt: skip
 
 

@@ -13,6 +13,7 @@ from typing import ClassVar
 import pytest
 
 import timelapse as tl
+from tests.patience import LONG
 from tests.s3_server import KEYS, Gate, S3Server
 from tests.store.object_programs import PROGRAM, Counting, Often, some
 from timelapse.engine import driver, resume
@@ -269,7 +270,7 @@ def test_killed_while_it_is_put(
     Log.from_events(f"{bucket}/log", some(0, 300), block=64)
     run = subprocess.run(
         [sys.executable, "killed.py", f"{bucket}/log", f"{bucket}/run", at, str(count)], cwd=tmp_path, capture_output=True, text=True,
-        timeout=120, check=False,
+        timeout=LONG, check=False,
     )  # fmt: skip
     assert run.returncode == -signal.SIGKILL, run.stderr
     place = place_at(f"{bucket}/run")
@@ -316,7 +317,7 @@ def test_killed_in_the_middle_and_resumed(
     monkeypatch.chdir(tmp_path)
     digest = tl.replay(load_named("rules.py:Counting")(), log, spark=False).digest
     run = subprocess.run(
-        [sys.executable, "killed.py", f"{bucket}/log", f"{bucket}/run"], cwd=tmp_path, capture_output=True, text=True, timeout=120, check=False
+        [sys.executable, "killed.py", f"{bucket}/log", f"{bucket}/run"], cwd=tmp_path, capture_output=True, text=True, timeout=LONG, check=False
     )  # fmt: skip
     assert run.returncode == -signal.SIGKILL, run.stderr
     found: list[resume.Finished] = []

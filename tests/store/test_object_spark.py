@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 import timelapse as tl
+from tests.patience import LONG
 from tests.store.object_programs import PROGRAM, some
 
 
@@ -53,7 +54,7 @@ def test_a_cluster_reads_and_writes_there(log: tl.Log, bucket: str, tmp_path: Pa
     (tmp_path / "cluster.py").write_text(CLUSTER)
     done = subprocess.run(
         [sys.executable, "cluster.py", str(log.path), f"{bucket}/run"], cwd=tmp_path, capture_output=True, text=True,
-        timeout=300, check=False, env={**os.environ, "PYSPARK_PYTHON": sys.executable, "TIMELAPSE_OBJECTS": str(tmp_path / "own copies")},
+        timeout=LONG, check=False, env={**os.environ, "PYSPARK_PYTHON": sys.executable, "TIMELAPSE_OBJECTS": str(tmp_path / "own copies")},
     )  # fmt: skip
     assert done.returncode == 0, done.stderr[-3000:]
     assert "DONE" in done.stdout

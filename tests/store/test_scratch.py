@@ -12,6 +12,7 @@ from typing import cast
 import pytest
 
 import timelapse as tl
+from tests.patience import LONG
 from timelapse.store import scratch
 from timelapse.store.scratch import (
     hand_over,
@@ -110,7 +111,7 @@ def test_owners(monkeypatch: pytest.MonkeyPatch) -> None:
     ):
         assert not is_dead(other)
     done = subprocess.Popen([sys.executable, "-c", ""])  # ended, and nobody has asked how
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + LONG
     while (status := scratch._status(done.pid)) and status[0] != "Z" and time.monotonic() < deadline:
         time.sleep(0.01)
     assert is_dead(f"{host}-{done.pid}.1")

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 import timelapse as tl
+from tests.patience import LONG
 from timelapse.engine.publish import PartialRun
 from timelapse.errors import StorageError
 from timelapse.run import Run
@@ -60,7 +61,7 @@ def start(place: Path, base: int) -> subprocess.Popen[str]:
 
 def ended(process: subprocess.Popen[str]) -> tuple[int, str]:
     """A process's exit code and what it said on stderr."""
-    said = process.communicate(timeout=120)[1]
+    said = process.communicate(timeout=LONG)[1]
     return process.returncode, said
 
 
@@ -84,7 +85,7 @@ def test_the_second_replay_into_a_place_is_told_so(place: Path) -> None:
 def test_a_place_is_free_again_when_its_writer_is_killed(place: Path) -> None:
     process = start(place, 1)
     lock = place / ".run.lock"
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + LONG
     while not lock.exists() and process.poll() is None and time.monotonic() < deadline:
         time.sleep(0.01)
     process.kill()

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 import timelapse as tl
+from tests.patience import LONG
 from tests.streaming.test_asking import Adding, Put
 from tests.streaming.test_live import FAST
 from timelapse.model.program import as_program
@@ -49,7 +50,7 @@ def ran(out: Path, first: int, count: int, **options: Any) -> Reading:
             epoch = run.until(lambda e, ts=1000 + 10 * n - 1: e.complete is not None and e.complete >= ts)  # type: ignore[misc]
             if epoch.begin is None:
                 continue  # nothing was processed
-            end = time.monotonic() + 60
+            end = time.monotonic() + LONG
             while not written(out, epoch.number):
                 assert time.monotonic() < end
                 time.sleep(0.001)

@@ -14,6 +14,7 @@ import pytest
 
 import timelapse as tl
 from tests.depth import deep
+from tests.patience import LONG
 from tests.programs.catalogue import CATALOGUE, Entry
 from tests.programs.data import make
 from tests.streaming.test_asking import Adding, Put
@@ -419,7 +420,7 @@ def test_reads_go_on_while_nothing_can_be_committed(tmp_path: Path, monkeypatch:
         before = run.state("n")
         away.set()
         push.send(hits(100, 100))
-        assert tried.wait(30)
+        assert tried.wait(LONG)
         for _ in range(3):
             assert run.state("n") == before
             value, epoch = run.read("total", ())
@@ -440,7 +441,7 @@ def test_a_run_that_failed_within_an_epoch_has_the_states_of_the_one_before(
     run.until(lambda e: e.end_seq >= 99, 30)
     push.send([*hits(50, 100), Hit(who=1, size=2000, ts=5000), Hit(who=1, size=1, ts=5001)])
     with pytest.raises((HandlerError, StorageError)):
-        run.wait(30)
+        run.wait(LONG)
     value, epoch = run.read("total", ())
     assert epoch is not None
     assert value == epoch.end_seq < 150

@@ -14,6 +14,7 @@ import pytest
 
 import timelapse as tl
 from tests.depth import deep
+from tests.patience import LONG
 from tests.streaming import later_version as later
 from tests.streaming.postgres_server import BINARIES, Server
 from timelapse.errors import RunError
@@ -239,7 +240,7 @@ def test_a_record_keeps_its_types(named: bool, tmp_path: Path, monkeypatch: pyte
         pushes[later.Hit].send(rest)
         pushes[later.Refund].send([later.Refund(who=1, n=1, ts=start + 400)])
     with pytest.raises(RunError, match=problem) as caught:
-        assert run.wait(60)
+        assert run.wait(LONG)
     assert caught.value.code == "TL847"
     if not named:
         assert Reading.open(out, texts).outputs(Seen).num_rows == count

@@ -16,6 +16,7 @@ import pytest
 
 import timelapse as tl
 from tests.depth import deep
+from tests.patience import LONG
 from tests.streaming.simulator import Disk, SimulatedPlace
 from tests.streaming.test_corrections import check, drive, newest_journal
 from tests.streaming.test_head import Hit, Mark, Plain, Seen, Timed, World, checkpoint, declare, opened, packs
@@ -265,7 +266,7 @@ def test_sinks_and_shadows_know_nothing_of_them(tmp_path: Path, monkeypatch: pyt
             if again:
                 marks.close()
                 push.close()
-                assert run.wait(60)
+                assert run.wait(LONG)
     shadow = tl.Shadow(out, Timed)
     shadow.follow()
     assert not any(side is not None and side.num_rows for side in shadow.difference(Seen))
@@ -306,7 +307,7 @@ def test_what_cannot_be_asked_for(tmp_path: Path) -> None:
 
 
 def until(holds: Any) -> None:
-    end = time.monotonic() + 30
+    end = time.monotonic() + LONG
     while not holds():
         assert time.monotonic() < end
         time.sleep(0.01)

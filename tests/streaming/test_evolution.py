@@ -11,6 +11,7 @@ import pytest
 
 import timelapse as tl
 from tests.depth import deep
+from tests.patience import LONG
 from tests.streaming.simulator import Crash, Disk, SimulatedPlace
 from tests.streaming.test_head import STREAMS, TYPES, Plain, World, declare, packs, run_of
 from tests.streaming.test_head import Hit as HeadHit
@@ -415,7 +416,7 @@ def test_a_shadow_is_promoted_while_the_other_version_runs(tmp_path: Path) -> No
         new.until(lambda e: e.last_change > 0)
         put("b.jsonl", events[40:])
         with pytest.raises(TimelapseError, match="another process has committed epoch"):
-            old.wait(20)
+            old.wait(LONG)
         new.until(lambda e: e.end_seq == 59)
     assert new.parity().same
 

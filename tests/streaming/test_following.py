@@ -18,6 +18,7 @@ import pytest
 
 import timelapse as tl
 from tests.depth import deep
+from tests.patience import LONG
 from tests.streaming.test_asking import Adding, Doubling, Put
 from tests.streaming.test_live import FAST
 from tests.streaming.test_serve import Client
@@ -301,11 +302,11 @@ def test_a_run_that_is_gone_is_told(tmp_path: Path) -> None:
     found.until(lambda e: e.end_seq >= 8)
     out.rename(tmp_path / "elsewhere")
     with pytest.raises(RunError, match="not a live run"):
-        found.wait(60)
+        found.wait(LONG)
 
 
 def wait_for(condition: Callable[[], bool]) -> None:
-    end = time.monotonic() + 60
+    end = time.monotonic() + LONG
     while not condition():
         assert time.monotonic() < end
         time.sleep(0.02)
@@ -378,9 +379,9 @@ def test_the_command(tmp_path: Path) -> None:
             assert (code, "only reads the live run" in told["error"]) == (400, True)
         assert client.ask("/push/Hit", b"", right="push")[0] == 409
         live.terminate()
-        live.communicate(timeout=60)
+        live.communicate(timeout=LONG)
         serving.terminate()
-        _, told = serving.communicate(timeout=60)
+        _, told = serving.communicate(timeout=LONG)
         assert serving.returncode == 0, told
     finally:
         for process in (live, serving):

@@ -12,6 +12,7 @@ import pyarrow as pa
 import pytest
 
 import timelapse as tl
+from tests.patience import LONG
 from tests.streaming.postgres_server import BINARIES, Server
 from tests.streaming.test_live import FAST, Hit, Plain, hits
 from timelapse.errors import SourceError, UsageError
@@ -73,7 +74,7 @@ def test_rows_of_a_table_once_and_in_order(tmp_path: Path, server: Server) -> No
     with tl.live(
         Plain, {Hit: tl.PostgresTable(server.dsn, "hits")}, tmp_path / "out", once=True, **FAST
     ) as run:
-        assert run.wait(60)
+        assert run.wait(LONG)
     assert run.digest == run_serial(Plain, sent).digest
     assert run.parity().same
 
@@ -88,7 +89,7 @@ def test_a_table_is_read_to_its_end_in_one_epoch(
         add(connection, "many", hits(95))
     source = tl.PostgresTable(server.dsn, "many")
     with tl.live(Plain, {Hit: source}, tmp_path / "out", once=True, trigger="1h", ahead=None) as run:
-        assert run.wait(60)
+        assert run.wait(LONG)
     assert run.digest == run_serial(Plain, hits(95)).digest
 
 
@@ -116,7 +117,7 @@ def test_numbers_that_commit_out_of_order(tmp_path: Path, server: Server) -> Non
             add(connection, "slow", [Hit(who=3, size=3, ts=8 * SECOND)])
             run.until(lambda e: sum(p.rows for p in e.partitions) == 3, 60)
         with tl.live(Plain, {Hit: source}, tmp_path / "out", lateness="1h", once=True, **FAST) as run:
-            run.wait(60)
+            run.wait(LONG)
     expected = [
         Hit(who=1, size=1, ts=5 * SECOND),
         Hit(who=2, size=2, ts=6 * SECOND),
@@ -165,7 +166,7 @@ def test_values_of_a_table(tmp_path: Path, server: Server) -> None:
         )
     source = tl.PostgresTable(server.dsn, 'o"dd; DROP', by="i d")
     with tl.live(Plain, {Hit: source}, tmp_path / "out", once=True, **FAST) as run:
-        run.wait(60)
+        run.wait(LONG)
     assert run.aside()["bad"].num_rows == 2
     assert run.last is not None
     assert sum(p.rows for p in run.last.partitions) == 2
@@ -184,7 +185,7 @@ def test_tables_that_will_not_do(tmp_path: Path, server: Server) -> None:
     ):  # fmt: skip
         with pytest.raises(SourceError, match=text) as wrong:
             with tl.live(Plain, {Hit: source}, tmp_path / "out", once=True, **FAST) as run:
-                run.wait(60)
+                run.wait(LONG)
         assert wrong.value.code == "TL945"
         assert wrong.value.hint
     with pytest.raises(UsageError, match="names no table"):
@@ -218,7 +219,7 @@ def test_versions_of_a_delta_table(tmp_path: Path) -> None:
                 run.until(lambda e, n=at: sum(p.rows for p in e.partitions) == n + 40, 60)  # type: ignore[misc]
         DeltaTable(str(folder)).optimize.compact()
     with tl.live(Plain, {Hit: f"delta:{folder}"}, tmp_path / "out", lateness="1h", once=True, **FAST) as run:
-        assert run.wait(60)
+        assert run.wait(LONG)
     assert run.last is not None
     assert sum(p.rows for p in run.last.partitions) == 240
     assert run.parity().same
@@ -236,10 +237,10 @@ def test_a_delta_table_whose_rows_change(tmp_path: Path) -> None:
         run.until(lambda e: sum(p.rows for p in e.partitions) == 20, 60)
         DeltaTable(str(folder)).delete("who = 1")
         with pytest.raises(SourceError, match="changes or removes rows"):
-            run.wait(60)
+            run.wait(LONG)
     with pytest.raises(SourceError, match="no Delta table"):
         with tl.live(Plain, {Hit: tl.DeltaTable(tmp_path / "none")}, tmp_path / "other", **FAST) as run:
-            run.wait(60)
+            run.wait(LONG)
 
 
 def test_a_delta_table_that_was_made_anew(tmp_path: Path) -> None:
@@ -248,9 +249,9 @@ def test_a_delta_table_that_was_made_anew(tmp_path: Path) -> None:
     folder = tmp_path / "table"
     write(folder, hits(20))
     with tl.live(Plain, {Hit: tl.DeltaTable(folder)}, tmp_path / "out", once=True, **FAST) as run:
-        run.wait(60)
+        run.wait(LONG)
     shutil.rmtree(folder)
     write(folder, hits(30))
     with pytest.raises(SourceError, match="another table"):
         with tl.live(Plain, {Hit: tl.DeltaTable(folder)}, tmp_path / "out", **FAST) as run:
-            run.wait(60)
+            run.wait(LONG)

@@ -10,6 +10,7 @@ import pytest
 
 import timelapse as tl
 from tests.depth import deep
+from tests.patience import LONG
 from tests.programs.catalogue import CATALOGUE, Entry
 from tests.programs.data import make
 from tests.streaming.test_live import FAST, Hit, Mark, Plain, Watch, hits, lines, marks, put
@@ -56,7 +57,7 @@ def go_on(
             if number:
                 for push in pushes.values():
                     push.close()
-                run.wait(60)
+                run.wait(LONG)
             else:
                 sizes = len(half)
                 run.until(lambda e, n=sizes: sum(p.rows + p.skipped for p in e.partitions) == n, 60)  # type: ignore[misc]
@@ -112,7 +113,7 @@ def test_what_cannot_be_gone_on_from(tmp_path: Path) -> None:
         assert refused.value.code == "TL515"
     assert not (tmp_path / "out").exists()
     with tl.live(Watch, streams, tmp_path / "out", start_from=first, once=True, **FAST) as run:
-        run.wait(30)
+        run.wait(LONG)
     assert run.last is not None
     assert sum(p.skipped for p in run.last.partitions) == 50 + len(
         [m for m in marks(8) if m.ts <= hits(50)[-1].ts]

@@ -14,6 +14,7 @@ import pytest
 from confluent_kafka import Producer
 
 import timelapse as tl
+from tests.patience import LONG
 from tests.streaming.test_live import FAST, Hit, Plain, hits
 from timelapse.errors import SourceError, UsageError
 from timelapse.run import run_serial
@@ -50,7 +51,7 @@ def test_partitions_restarts_and_bad_messages(tmp_path: Path, cluster: tuple[str
         with tl.live(Plain, {Hit: topic}, tmp_path / "out", lateness="1s", idle=None, **FAST) as run:
             run.until(lambda e, n=number: sum(p.rows for p in e.partitions) >= n * 100 + 100, 30)  # type: ignore[misc]
     with tl.live(Plain, {Hit: topic}, tmp_path / "out", lateness="1s", once=True, **FAST) as run:
-        assert run.wait(30)
+        assert run.wait(LONG)
     events = sorted(sent, key=lambda e: (e.ts, e.who % 4))
     assert run.digest == run_serial(Plain, events).digest
     assert run.parity().same
@@ -65,11 +66,11 @@ def test_a_topic_that_was_made_anew(tmp_path: Path, cluster: tuple[str, Producer
     brokers, producer = cluster
     send(producer, "before", hits(40))
     with tl.live(Plain, {Hit: tl.Kafka(brokers, "before")}, tmp_path / "out", once=True, **FAST) as run:
-        run.wait(30)
+        run.wait(LONG)
     send(producer, "anew", hits(4))
     with pytest.raises(SourceError, match="to go on at") as gone:
         with tl.live(Plain, {Hit: tl.Kafka(brokers, "anew")}, tmp_path / "out", **FAST) as run:
-            run.wait(30)
+            run.wait(LONG)
     assert gone.value.code == "TL945"
 
 

@@ -20,6 +20,7 @@ import pytest
 
 import timelapse as tl
 from tests.cli.run_cli import cli
+from tests.patience import LONG
 from timelapse.errors import (
     HandlerError,
     ImpureProgram,
@@ -117,7 +118,7 @@ def test_what_is_there_once(tmp_path: Path) -> None:
     with tl.live(
         Watch, {Mark: tmp_path / "marks", Hit: tmp_path / "hits"}, tmp_path / "out", once=True, **FAST
     ) as run:
-        assert run.wait(30)
+        assert run.wait(LONG)
     assert run.health.state == "ended"
     assert run.digest == whole(hits(200), marks(3))
     found = run.parity()
@@ -149,7 +150,7 @@ def test_files_appear_and_the_run_is_stopped_and_begun_again(tmp_path: Path) -> 
     assert last is not None
     assert last.end_seq == 239, "the last row waits: nothing says that no more of its time will come"
     with tl.live(Watch, streams, out, once=True, **FAST) as run:
-        run.wait(30)
+        run.wait(LONG)
     assert run.digest == whole(hits(240), [])
     assert run.parity().same
 
@@ -179,11 +180,11 @@ def test_a_file_that_grows(tmp_path: Path) -> None:
     with open(path, "a") as file:
         file.write(text[cuts[-1] : -1])
     with tl.live(Watch, streams, out, once=True, **FAST) as run:
-        run.wait(30)
+        run.wait(LONG)
     assert run.digest == whole(hits(200), [])
     path.write_text("ts,who,size\n")
     with tl.live(Watch, streams, out, **FAST) as run, pytest.raises(SourceError) as error:
-        run.wait(30)
+        run.wait(LONG)
     assert error.value.code == "TL945"
 
 
@@ -212,7 +213,7 @@ def test_rows_that_are_sent(tmp_path: Path) -> None:
                 assert others.send(marks(3)) == 3
                 push.close()
                 others.close()
-                assert run.wait(30)
+                assert run.wait(LONG)
     assert run.digest == whole(sent, marks(3))
     assert run.parity().same
     with pytest.raises(SourceError):
@@ -242,7 +243,7 @@ def test_a_place_that_takes_nothing_for_a_while(tmp_path: Path, monkeypatch: pyt
         failing[0] = ""
         assert push.send(sent[40:]) == 20
         push.close()
-        run.wait(30)
+        run.wait(LONG)
     assert run.digest == run_serial(Plain, sent).digest
 
 
@@ -279,7 +280,7 @@ def test_texts_of_the_past_are_forgotten(tmp_path: Path, monkeypatch: pytest.Mon
         for at in range(0, 600, 20):
             push.send(words[at : at + 20])
         push.close()
-        run.wait(60)
+        run.wait(LONG)
         assert run.compiled
     assert run.digest == run_serial(Words, words).digest
     assert any("loaded anew" in text for text in told)
@@ -304,7 +305,7 @@ def test_it_goes_on_where_it_cannot_be_loaded_anew(tmp_path: Path, monkeypatch: 
             push.send(words[at : at + 20])
             run.until(lambda e, at=at: e.end_seq >= at + 19)  # type: ignore[misc]
         push.close()
-        run.wait(60)
+        run.wait(LONG)
     assert run.digest == run_serial(Words, words).digest
     assert any("not loaded anew" in text for text in told)
 
@@ -330,7 +331,7 @@ def test_it_ends_where_its_last_checkpoint_cannot_be_made(
         run.until(lambda e: e.end_seq >= 1)
         if not stopped:
             push.close()
-            run.wait(60)
+            run.wait(LONG)
     assert run.health.state == ("stopped" if stopped else "ended")
     assert any(
         "the last checkpoint was not written" in text and "of another library" in text for text in told
@@ -344,7 +345,7 @@ def test_many_checkpoints_and_files(tmp_path: Path) -> None:
     for number in range(12):
         put(folder / f"{number:02}.jsonl", lines(hits(10, number * 10)))
         with tl.live(Plain, {Hit: folder}, out, once=True, **FAST) as run:
-            run.wait(30)
+            run.wait(LONG)
         if number % 3 == 2:
             assert compact(LocalPlace(out), Plain()) is not None
     assert run.digest == run_serial(Plain, hits(120)).digest
@@ -354,7 +355,7 @@ def test_many_checkpoints_and_files(tmp_path: Path) -> None:
     assert (found.changes, found.about.whole) == (0, True)
     put(folder / "99.jsonl", lines(hits(10, 120)))
     with tl.live(Plain, {Hit: folder}, out, once=True, **FAST) as run:
-        run.wait(30)
+        run.wait(LONG)
     found = newest_whole(LocalPlace(out), 100, [], lambda about: True)
     assert found is not None
     assert found.changes == 1, "what stands before the whole one is not read"
@@ -366,7 +367,7 @@ def test_late_rows_and_absurd_times(tmp_path: Path) -> None:
         push.send([Hit(who=1, size=1, ts=t) for t in (1000, 1005, 996, 994, 995, 1005)])
         push.send([Hit(who=1, size=1, ts=time.time_ns() // 1000 + 7_200_000_000)])
         push.close()
-        run.wait(30)
+        run.wait(LONG)
     late, aside = run.late(Hit), run.aside()
     assert late is not None
     assert late.column("ts").to_pylist() == [994]
@@ -393,13 +394,13 @@ def test_a_handler_that_raises(tmp_path: Path) -> None:
     put(tmp_path / "hits.jsonl", lines(events))
     with tl.live(Plain, {Hit: tmp_path / "hits.jsonl"}, tmp_path / "out", once=True, **FAST) as run:
         with pytest.raises(HandlerError, match="unlucky"):
-            run.wait(30)
+            run.wait(LONG)
     assert run.last is None
     assert run.health.state == "failed"
     with tl.live(
         Plain, {Hit: tmp_path / "hits.jsonl"}, tmp_path / "out", once=True, quarantine=True, **FAST
     ) as run:
-        run.wait(30)
+        run.wait(LONG)
     assert run.last is not None
     assert run.last.quarantined == 1
     assert run.digest == run_serial(Plain, events, quarantine=True).digest
@@ -426,11 +427,11 @@ def test_an_event_that_cannot_be_taken_out_says_what_can_be_done(tmp_path: Path)
     run = tl.live(Ticking, {Hit: push}, out, quarantine=True, idle=None, **FAST)
     push.send([Hit(who=0, size=-1, ts=1_003), Hit(who=0, size=2, ts=1_005), Hit(who=0, size=2, ts=1_031)])
     with pytest.raises(HandlerError, match="negative") as caught:
-        run.wait(60)
+        run.wait(LONG)
     assert "--filter" in str(caught.value)
     assert "replay with" not in str(caught.value)
     with pytest.raises(RunError, match="no row was processed yet"):
-        tl.live(Watch, {Hit: tl.Push(), Mark: tl.Push()}, out, evolve=True, **FAST).wait(60)
+        tl.live(Watch, {Hit: tl.Push(), Mark: tl.Push()}, out, evolve=True, **FAST).wait(LONG)
     with tl.live(Ticking, {Hit: tl.Push()}, out, filters=["Hit: size < 0"], idle=None, **FAST) as run:
         last = run.until(lambda e: e.end_seq == 1)
     assert sum(p.filtered for p in last.partitions) == 1
@@ -452,10 +453,10 @@ def test_what_is_refused(tmp_path: Path) -> None:
         assert not out.exists()
     both = {Mark: tmp_path / "in", Hit: tmp_path / "in"}
     with tl.live(Watch, both, out, once=True) as run:
-        run.wait(30)
+        run.wait(LONG)
     with pytest.raises(RunError) as other:
         with tl.live(Watch(least=4), both, out, once=True) as run:
-            run.wait(30)
+            run.wait(LONG)
     assert other.value.code == "TL943"
     with pytest.raises(RunError, match="in the run's order"):
         tl.live(Watch, {Hit: tmp_path / "in", Mark: tmp_path / "in"}, out)
@@ -483,7 +484,7 @@ def test_damage_is_named(tmp_path: Path) -> None:
         table = pa.table({n: [getattr(e, n) for e in hits(50, number * 50)] for n in ("ts", "who", "size")})
         pq.write_table(table, folder / f"{number}.parquet")
         with tl.live(Plain, streams, out, once=True, **FAST) as run:
-            run.wait(30)
+            run.wait(LONG)
     names = sorted((out / "checkpoints").iterdir())
     assert len(names) >= 3
     data = bytearray(names[-1].read_bytes())
@@ -492,7 +493,7 @@ def test_damage_is_named(tmp_path: Path) -> None:
     table = pa.table({n: [getattr(e, n) for e in hits(50, 150)] for n in ("ts", "who", "size")})
     pq.write_table(table, folder / "3.parquet")
     with tl.live(Plain, streams, out, once=True, **FAST) as run:
-        run.wait(30)
+        run.wait(LONG)
     assert run.digest == run_serial(Plain, hits(200)).digest
     first = sorted((out / "epochs").iterdir())[0]
     data = bytearray(first.read_bytes())
@@ -505,7 +506,7 @@ def test_damage_is_named(tmp_path: Path) -> None:
     for name in (out / "checkpoints").iterdir():
         name.unlink()
     with tl.live(Plain, streams, out, **FAST) as run, pytest.raises(StorageError, match=first.name):
-        run.wait(30)
+        run.wait(LONG)
 
 
 def test_killed_again_and_again(tmp_path: Path) -> None:
@@ -552,7 +553,7 @@ def test_killed_again_and_again(tmp_path: Path) -> None:
         child.send_signal(signal.SIGKILL)
         child.wait()
         child.stdout.close()
-    subprocess.run([sys.executable, str(script), "once"], check=True, timeout=60, capture_output=True)
+    subprocess.run([sys.executable, str(script), "once"], check=True, timeout=LONG, capture_output=True)
     opened = Reading.open(out)
     assert opened.digest == run_serial(Plain, hits(1800)).digest
     assert opened.parity().same
@@ -646,7 +647,7 @@ def test_a_source_with_more_than_its_share_is_asked_again_at_once(
         put(tmp_path / "hits" / f"{n}.jsonl", lines(hits(20, 20 * n)))
     streams: dict[Any, Any] = {Hit: tmp_path / "hits", Mark: tmp_path / "marks"}
     with tl.live(Watch, streams, tmp_path / "out", once=True, trigger="1h", ahead=None) as run:
-        assert run.wait(60)
+        assert run.wait(LONG)
     assert run.digest == whole(hits(120), [])
 
 
@@ -656,7 +657,7 @@ def test_a_long_file_is_read_to_its_end_in_one_epoch(tmp_path: Path, monkeypatch
     assert (tmp_path / "hits.jsonl").stat().st_size > 2 << 16
     streams = {Hit: {"h": tmp_path / "hits.jsonl"}}
     with tl.live(Hits, streams, tmp_path / "out", once=True, trigger="1h", ahead=None) as run:
-        assert run.wait(60)
+        assert run.wait(LONG)
     assert run.digest == run_serial(Hits, hits(5_000)).digest
 
 
@@ -676,7 +677,7 @@ def test_files_that_were_read_before_a_whole_checkpoint_are_not_read_again(
                 assert compact(LocalPlace(out), Plain()) is not None
     put(folder / "06.jsonl", lines(hits(10, 60)))
     with tl.live(Plain, {Hit: folder}, out, once=True, **FAST) as run:
-        run.wait(30)
+        run.wait(LONG)
     last = run.last
     assert last is not None
     assert [(p.rows, p.late) for p in last.partitions] == [(70, 0)]

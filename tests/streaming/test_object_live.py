@@ -16,6 +16,7 @@ import pytest
 
 import timelapse as tl
 from tests.cli.run_cli import cli
+from tests.patience import LONG
 from tests.s3_server import Gate, S3Server
 from tests.streaming.test_live import FAST, Hit, Plain, hits, lines, put
 from timelapse.errors import RunError, SourceError, StorageError
@@ -56,7 +57,7 @@ def test_as_in_a_folder(bucket: str, s3: S3Server, folder: Path, tmp_path: Path)
     for out in outs:
         sink = Callback(lambda record, table, epoch: called.append((record, table.num_rows)))
         with _runs(folder, out, checkpoint="10ms", sinks=[sink]) as run:
-            run.wait(30)
+            run.wait(LONG)
         put(folder / f"1-{len(out)}.jsonl", "")
     there, here = (Reading.open(out) for out in outs)
     assert str(there.path) == outs[0]
@@ -135,7 +136,7 @@ def test_what_was_sent(bucket: str, s3: S3Server) -> None:
         assert push.send(sent[:30], id="a") == 0
         assert push.send(sent[30:]) == 60
         push.close()
-        assert run.wait(30)
+        assert run.wait(LONG)
     assert run.digest == run_serial(Plain, sent).digest
 
 
@@ -183,7 +184,7 @@ def test_a_segment_that_lands_after_its_sender_was_told_otherwise(
         assert push.send(sent[40:60], id="b") == 20
         assert push.send(sent[60:]) == 20
         push.close()
-        assert run.wait(30)
+        assert run.wait(LONG)
     assert run.digest == run_serial(Plain, sent).digest
     assert run.parity().same
 
@@ -206,7 +207,7 @@ def test_what_was_tried_in_vain_is_not_kept(bucket: str, monkeypatch: pytest.Mon
         counted = [push.send(sent[20 * part : 20 * part + 20], id=f"part {part}") for part in range(1, 20)]
         assert sorted(counted) == [0, *[20] * 18]
         push.close()
-        assert run.wait(30)
+        assert run.wait(LONG)
     assert run.parity().same
     assert run.last is not None
     assert sum(p.rows for p in run.last.partitions) == 400
@@ -230,7 +231,7 @@ def test_two_at_once(bucket: str, folder: Path) -> None:
     assert error.value.code == "TL941"
     (second if failed[0] is first else first).stop()
     with _runs(folder, out) as run:
-        run.wait(60)
+        run.wait(LONG)
     assert run.last is not None
     assert run.digest == run_serial(Plain, hits(run.last.end_seq)).digest
     assert run.parity().same
@@ -255,7 +256,7 @@ def test_a_store_that_is_away(
             before = followed.state("n")
             gate.shut()
             put(folder / "1.jsonl", lines(hits(50, 50)))
-            end = time.monotonic() + 30
+            end = time.monotonic() + LONG
             while run.health.state != "waiting" and time.monotonic() < end:
                 time.sleep(0.01)
             assert "cannot be written" in run.health.problem
@@ -269,7 +270,7 @@ def test_a_store_that_is_away(
             followed.until(lambda e: e.end_seq >= 99)
             assert followed.state("n") == run.state("n")
     with _runs(folder, out) as again:
-        again.wait(30)
+        again.wait(LONG)
     assert again.digest == run_serial(Plain, hits(100)).digest
     assert sum(given) == 99
     gate.shut()
@@ -291,20 +292,20 @@ def test_stopped_while_the_store_is_away(
     gate.shut()
     waits = push.sending(hits(10, 200), id="x", timeout=5)
     put(folder / "1.jsonl", lines(hits(50, 50)))
-    end = time.monotonic() + 30
+    end = time.monotonic() + LONG
     while run.health.state != "waiting" and time.monotonic() < end:
         time.sleep(0.01)
     run.stop()  # an hour, if it waited as long as it may
     assert run.health.state == "stopped"
     with pytest.raises(StorageError):
-        waits.result(30)
+        waits.result(LONG)
     with pytest.raises(SourceError, match="closed"):
         push.send(hits(1), timeout=5)
     gate.open()
     with tl.live(Plain, {Hit: {"a": folder, "b": (again := tl.Push())}}, out, once=True, **FAST) as run:
         assert again.send(hits(10, 200), id="x") == 10
         again.close()
-        run.wait(30)
+        run.wait(LONG)
     assert run.digest == run_serial(Plain, [*hits(100), *hits(10, 200)]).digest
     gate.shut()
 
@@ -343,7 +344,7 @@ def test_killed_and_taken_over(bucket: str, folder: Path, tmp_path: Path) -> Non
         run.until(lambda e: e.end_seq >= 319)
         assert run.health.state == "running"
     with _runs(folder, out) as run:
-        run.wait(30)
+        run.wait(LONG)
     assert run.digest == run_serial(Plain, hits(321)).digest
     assert run.parity().same
 
@@ -354,7 +355,7 @@ def test_checkpoints_are_put_together_and_collected(bucket: str, folder: Path) -
     for number in range(12):
         put(folder / f"{number:02}.jsonl", lines(hits(10, 10 * number)))
         with _runs(folder, out, checkpoint="1h") as run:
-            run.wait(30)
+            run.wait(LONG)
         if number % 3 == 2:
             assert compact(place, Plain()) is not None
     before = len(list(place.names(CHECKPOINTS)))
@@ -362,7 +363,7 @@ def test_checkpoints_are_put_together_and_collected(bucket: str, folder: Path) -
     assert len(gone) >= 3
     assert len(list(place.names(CHECKPOINTS))) == before - len(gone)
     with _runs(folder, out) as run:
-        run.wait(30)
+        run.wait(LONG)
     assert run.digest == run_serial(Plain, hits(120)).digest
 
 
@@ -376,7 +377,7 @@ def test_late_rows_a_shadow_and_a_next_version(bucket: str, folder: Path) -> Non
         put(folder / "1.jsonl", lines(events[20:30]))
         run.until(lambda e: e.version > 0)
     with _runs(folder, out, late="correct") as run:
-        run.wait(30)
+        run.wait(LONG)
     assert run.digest == run_serial(Plain, events).digest
     assert run.parity().same
 
@@ -393,7 +394,7 @@ def test_late_rows_a_shadow_and_a_next_version(bucket: str, folder: Path) -> Non
     assert shadow.progress().rows == 60
     put(folder / "2.jsonl", lines(hits(20, 60)))
     with tl.live(Twice, {Hit: folder}, out, once=True, promote="next", **FAST) as then:
-        then.wait(30)
+        then.wait(LONG)
         assert then.get("n", 1) == 2 * sum(e.size for e in hits(80) if e.who == 1)
     assert Reading.open(out, Twice()).parity().same
     shadow.remove()
@@ -431,13 +432,13 @@ def test_another_run_at_the_same_url(bucket: str, folder: Path, s3: S3Server) ->
     out = f"{bucket}/live"
     put(folder / "0.jsonl", lines(hits(50)))
     with _runs(folder, out) as run:
-        run.wait(30)
+        run.wait(LONG)
     assert run.journal().count == 50
     place: Place = live_place(out)
     place.remove([one.name for one in list(place.files())])
     put(folder / "0.jsonl", lines(hits(30, 7)))
     with _runs(folder, out) as then:
-        then.wait(30)
+        then.wait(LONG)
     assert then.journal().count == 30
     assert then.parity().same
     assert then.place.local != run.place.local
@@ -449,7 +450,7 @@ def test_restored_at_the_same_url(bucket: str, folder: Path) -> None:
     for number in range(2):
         put(folder / f"{number}.jsonl", lines(hits(50, 50 * number)))
         with _runs(folder, out) as run:
-            run.wait(30)
+            run.wait(LONG)
     assert run.journal().count == 100
     restore(out, aside, epoch=1)
     place: Place = live_place(out)
@@ -459,7 +460,7 @@ def test_restored_at_the_same_url(bucket: str, folder: Path) -> None:
     (folder / "1.jsonl").unlink()
     put(folder / "2.jsonl", lines(new))
     with _runs(folder, out) as then:
-        then.wait(30)
+        then.wait(LONG)
     assert then.place.local == run.place.local
     assert then.journal().count == 80
     assert then.digest == run_serial(Plain, hits(50) + new).digest

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 import timelapse as tl
+from tests.patience import LONG
 from tests.reporting.browser import Browser, found
 from tests.streaming.test_live import FAST
 from tests.streaming.test_serve import WARM, Client, Named, Names, rows
@@ -23,7 +24,7 @@ pytestmark = pytest.mark.skipif(BROWSER is None, reason="no Chromium on this mac
 
 def shown(browser: Browser, expression: str, wanted: str) -> None:
     """Wait until an expression's text has something in it."""
-    end = time.monotonic() + 60
+    end = time.monotonic() + LONG
     while wanted not in (text := str(browser.evaluate(expression))):
         assert time.monotonic() < end, text
         time.sleep(0.1)

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 import timelapse as tl
+from tests.patience import LONG
 from tests.streaming.test_live import FAST
 from timelapse.model.load import load_program
 from timelapse.streaming.reading import Reading
@@ -53,7 +54,7 @@ def test_a_run_is_opened_again_whatever_its_parameters(given: dict[str, object],
     paid = next(iter(program.__spec__.events))
     (tmp_path / "in.jsonl").write_text("".join(f'{{"user": {n}, "ts": {n}}}\n' for n in (3, 11)))
     with tl.live(program(**given), {paid: tmp_path / "in.jsonl"}, tmp_path / "out", once=True, **FAST) as run:
-        run.wait(60)
+        run.wait(LONG)
     found = Reading.open(tmp_path / "out").parity()
     assert found.same
     assert found.records.get("Seen", (0, 0))[0] == (given.get("most") is not None)

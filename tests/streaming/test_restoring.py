@@ -12,6 +12,7 @@ import pytest
 import timelapse as tl
 from tests.cli.run_cli import cli
 from tests.depth import deep
+from tests.patience import LONG
 from tests.s3_server import S3Server
 from tests.streaming.test_live import FAST, Hit, Mark, Watch, hits, lines, marks, put
 from timelapse.errors import RunError, StorageError
@@ -31,7 +32,7 @@ def _interpreted(monkeypatch: pytest.MonkeyPatch) -> None:
 def _go(sources: Path, out: str | Path, **options: Any) -> tl.Live:
     streams = {Mark: sources / "marks", Hit: sources / "hits"}
     with tl.live(Watch, streams, out, **{"once": True, **FAST, **options}) as run:
-        assert run.wait(30)
+        assert run.wait(LONG)
     return run
 
 
@@ -103,7 +104,7 @@ def test_rows_that_were_sent_are_not_lost(tmp_path: Path) -> None:
         with tl.live(Watch, {Mark: marked, Hit: sent}, tmp_path / out, **FAST) as again:
             sent.close()
             marked.close()
-            assert again.wait(30), again.health
+            assert again.wait(LONG), again.health
             digests.append(again.digest)
     assert digests[0] == digests[1]
 

@@ -18,6 +18,7 @@ from websockets.exceptions import InvalidStatus
 from websockets.sync.client import ClientConnection, connect
 
 import timelapse as tl
+from tests.patience import LONG
 from tests.streaming.test_live import FAST, Hit, Plain, hits
 from tests.streaming.test_serve import Named, Names, rows
 from timelapse.errors import SourceError
@@ -49,7 +50,7 @@ def sender(
 
 
 def answer(socket: ClientConnection) -> Any:
-    return json.loads(socket.recv(timeout=60))
+    return json.loads(socket.recv(timeout=LONG))
 
 
 def test_each_message_is_answered_in_order(served: tuple[Live, Server]) -> None:
@@ -129,7 +130,7 @@ def test_a_sender_is_not_listened_to_beyond_what_waits(
     write, sending = Push._put, Push.sending
 
     def slow(self: Push, new: Any) -> None:
-        go_on.wait(60)
+        go_on.wait(LONG)
         write(self, new)
 
     def counted(self: Push, *args: Any, **options: Any) -> Any:
@@ -146,7 +147,7 @@ def test_a_sender_is_not_listened_to_beyond_what_waits(
 
         thread = threading.Thread(target=send)
         thread.start()
-        end = time.monotonic() + 60
+        end = time.monotonic() + LONG
         while len(taken) < 60 and time.monotonic() < end:
             time.sleep(0.01)
         time.sleep(0.2)
@@ -165,7 +166,7 @@ def test_who_leaves_while_the_most_waits_is_let_go(
     write, hold, sending = Push._put, Conversation.hold, Push.sending
 
     def slow(self: Push, new: Any) -> None:
-        go_on.wait(60)
+        go_on.wait(LONG)
         write(self, new)
 
     def taking(self: Push, *args: Any, **options: Any) -> Any:
@@ -186,7 +187,7 @@ def test_who_leaves_while_the_most_waits_is_let_go(
         socket.close_timeout = 0.1
         for n in range(100):
             socket.send(rows("ann", start=n + 1).decode())
-        end = time.monotonic() + 60
+        end = time.monotonic() + LONG
         while len(taken) < 66 and time.monotonic() < end:
             time.sleep(0.01)
     go_on.set()
@@ -230,7 +231,7 @@ def test_what_is_sent_while_the_stream_is_closed_is_answered(tmp_path: Path) -> 
             ) -> None:
                 for n in range(10_000):
                     try:
-                        counted.append(push.send(hits(1, n), timeout=20))
+                        counted.append(push.send(hits(1, n), timeout=LONG))
                     except SourceError as error:
                         refused.append(error)
                         return
@@ -244,6 +245,6 @@ def test_what_is_sent_while_the_stream_is_closed_is_answered(tmp_path: Path) -> 
             for thread in threads:
                 thread.join()
             assert len(refused) == 4
-            assert run.wait(30)
+            assert run.wait(LONG)
             assert run.last is not None
             assert sum(p.rows + p.late for p in run.last.partitions) >= sum(counted)

@@ -17,6 +17,7 @@ import pyarrow as pa
 import pytest
 
 import timelapse as tl
+from tests.patience import LONG
 from tests.streaming.test_live import FAST, hits, lines, marks
 from timelapse.errors import UsageError
 from timelapse.streaming.live import Live
@@ -63,7 +64,7 @@ class Client:
     def ask(
         self, path: str, body: bytes | None = None, *, right: str = "read", method: str = "", **headers: str
     ) -> tuple[int, Any]:
-        connection = http.client.HTTPConnection(self.host, timeout=60)
+        connection = http.client.HTTPConnection(self.host, timeout=LONG)
         try:
             sent = {"Authorization": f"Bearer {self.tokens[right]}"} if right else {}
             sent |= {name.replace("_", "-"): value for name, value in headers.items()}
@@ -159,11 +160,11 @@ def asked(
     began = tmp_path / "began"
     monkeypatch.setattr(asking, "__name__", "tests.streaming.slow_answer")
     monkeypatch.setenv("SLOW_ANSWER", str(began))
-    connection = http.client.HTTPConnection(client.host, timeout=60)
+    connection = http.client.HTTPConnection(client.host, timeout=LONG)
     row = {"ts": 1, "phase": 3, "seq": 0, "ordinal": 0, "name": "ann", "n": 0}
     body = json.dumps({"record": "Told", "row": row})
     connection.request("POST", "/api/why", body, {"Authorization": f"Bearer {client.tokens['read']}"})
-    end = time.monotonic() + 60
+    end = time.monotonic() + LONG
     while not (began.exists() and began.read_text()):
         assert time.monotonic() < end
         time.sleep(0.05)
@@ -171,7 +172,7 @@ def asked(
 
 
 def await_end(number: int) -> None:
-    end = time.monotonic() + 60
+    end = time.monotonic() + LONG
     while Path(f"/proc/{number}").exists():
         assert time.monotonic() < end, "the process that answers goes on"
         time.sleep(0.05)
@@ -264,7 +265,7 @@ def test_who_may(served: tuple[Live, Client]) -> None:
     assert client.ask("/api/resume", b"", right="operate")[0] == 200
     run_until(lambda: run.health.state == "running")
     assert client.ask("/api/stop", b"", right="operate")[0] == 200
-    assert run.wait(60)
+    assert run.wait(LONG)
     mode = (run.path / "tokens.json").stat().st_mode
     assert stat.S_IMODE(mode) == 0o600
     for wrong in ("0.0.0.0:0", "x", "127.0.0.1:99999"):
@@ -290,7 +291,7 @@ def test_an_address_that_is_taken(served: tuple[Live, Client]) -> None:
 
 def run_until(condition: Any) -> None:
     """Wait for it; a minute at most, for machines that are busy."""
-    end = time.monotonic() + 60
+    end = time.monotonic() + LONG
     while not condition():
         assert time.monotonic() < end
         time.sleep(0.01)
@@ -298,7 +299,7 @@ def run_until(condition: Any) -> None:
 
 def test_outputs_as_they_come(served: tuple[Live, Client]) -> None:
     run, client = served
-    connection = http.client.HTTPConnection(client.host, timeout=60)
+    connection = http.client.HTTPConnection(client.host, timeout=LONG)
     client.ask("/push/Named", rows("a", "b", "c"), right="push")
     run.until(lambda e: e.end_seq == 2)
     connection.request(
@@ -362,7 +363,7 @@ def test_the_command_serves(tmp_path: Path) -> None:
             lambda: client.ask("/api/status")[1].get("rows", 0) >= 29
         )  # up to 1080, where the marks' file ends
         child.terminate()
-        out, err = child.communicate(timeout=60)
+        out, err = child.communicate(timeout=LONG)
     assert child.returncode == 0, err
     assert "stopped" in out
     from timelapse.streaming.reading import Reading
@@ -381,7 +382,7 @@ def test_the_page_takes_nothing_as_markup(served: tuple[Live, Client]) -> None:
     assert "textContent" in script
     for way in ("innerHTML", "outerHTML", "insertAdjacentHTML", "document.write", "eval("):
         assert way not in script
-    connection = http.client.HTTPConnection(client.host, timeout=60)
+    connection = http.client.HTTPConnection(client.host, timeout=LONG)
     connection.request("GET", "/")
     policy = connection.getresponse().headers["content-security-policy"]
     connection.close()

@@ -14,6 +14,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import timelapse as tl
+from tests.patience import LONG
 from tests.streaming.postgres_server import BINARIES, Server
 from tests.streaming.test_live import FAST, Hit, Plain, Seen, hits
 from timelapse.errors import UsageError
@@ -65,7 +66,7 @@ def sessions(out: Path, sink_of_session: Any, count: int = 3, rows: int = 60) ->
                 time.sleep(0.02)
             if number == count - 1:
                 push.close()
-                run.wait(60)
+                run.wait(LONG)
             else:
                 run.until(lambda e, n=number: e.end_seq >= n * rows + rows - 1, 30)  # type: ignore[misc]
     return run
@@ -162,7 +163,7 @@ def test_texts_in_postgres(tmp_path: Path, database: Server) -> None:
     ) as run:
         push.send(hits(10))
         push.close()
-        run.wait(60)
+        run.wait(LONG)
     assert run.sinks[0][2] is None
     with psycopg.connect(database.dsn) as connection:
         rows = connection.execute('SELECT text, "some", data FROM "two""; DROP".text ORDER BY seq').fetchall()
@@ -190,7 +191,7 @@ def test_texts_on_the_command_line(tmp_path: Path) -> None:
 
 
 def wait(condition: Any) -> None:
-    end = time.monotonic() + 30
+    end = time.monotonic() + LONG
     while not condition():
         assert time.monotonic() < end
         time.sleep(0.02)

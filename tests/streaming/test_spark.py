@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import timelapse as tl
+from tests.patience import LONG
 from tests.streaming.test_live import FAST, Hit, Mark, Plain, Watch, hits, lines, marks, put, whole
 from timelapse.errors import IngestError, SourceError, UsageError
 from timelapse.run import run_serial
@@ -42,7 +43,7 @@ def test_batches_that_come_again(tmp_path: Path, spark: SparkSession) -> None:
             time.sleep(0.02)
         frames = {Mark: stream(spark, tmp_path / "marks", "ts LONG, who LONG"), Hit: stream(spark, folder)}
         with tl.live(Watch, frames, out, once=True, lateness="1s", **FAST) as run:
-            assert run.wait(90)
+            assert run.wait(LONG)
         last = run.last
         assert last is not None
         assert sum(p.rows for p in last.partitions) == (number + 1) * 90 + 3
@@ -62,7 +63,7 @@ def test_it_goes_on_as_files_come_and_names_what_fails(tmp_path: Path, spark: Sp
             put(folder / f"{at}.jsonl", lines(hits(20, at * 20)))
             run.until(lambda e, n=at: e.end_seq >= n * 20 + 19, 60)  # type: ignore[misc]
     with tl.live(Plain, {Hit: stream(spark, folder)}, out, once=True, ahead=None) as run:
-        run.wait(60)
+        run.wait(LONG)
     assert run.digest == run_serial(Plain, hits(60)).digest
     from pyspark.sql.functions import expr
 
@@ -71,7 +72,7 @@ def test_it_goes_on_as_files_come_and_names_what_fails(tmp_path: Path, spark: Sp
     )
     with pytest.raises(SourceError, match="the streaming query has failed"):
         with tl.live(Plain, {Hit: broken}, tmp_path / "broken", ahead=None) as run:
-            run.wait(60)
+            run.wait(LONG)
 
 
 def test_an_epoch_does_not_wait_for_rows_that_spark_keeps_back(tmp_path: Path, spark: SparkSession) -> None:
@@ -84,7 +85,7 @@ def test_an_epoch_does_not_wait_for_rows_that_spark_keeps_back(tmp_path: Path, s
         os.utime(folder / f"{at}.jsonl", (now - 100 + at, now - 100 + at))  # Spark takes files by their times
     options: dict[str, Any] = {"trigger": "1h", "trigger_rows": 1_000, "once": True, "ahead": None}
     with tl.live(Plain, {Hit: stream(spark, folder)}, tmp_path / "out", **options) as run:
-        assert run.wait(90)
+        assert run.wait(LONG)
     assert run.digest == run_serial(Plain, hits(60)).digest
 
 
@@ -98,12 +99,12 @@ def test_what_is_refused(tmp_path: Path, spark: SparkSession) -> None:
         with tl.live(
             Plain, {Hit: stream(spark, folder, "ts LONG, who LONG")}, tmp_path / "out", **FAST
         ) as run:
-            run.wait(60)
+            run.wait(LONG)
     import shutil
 
     with tl.live(Plain, {Hit: stream(spark, folder)}, tmp_path / "gone", once=True, **FAST) as run:
-        run.wait(60)
+        run.wait(LONG)
     shutil.rmtree(tmp_path / "gone" / "spark")
     with pytest.raises(SourceError, match="checkpoint is gone"):
         with tl.live(Plain, {Hit: stream(spark, folder)}, tmp_path / "gone", once=True, **FAST) as run:
-            run.wait(60)
+            run.wait(LONG)

@@ -16,6 +16,7 @@ import pytest
 
 import timelapse as tl
 from tests.depth import deep
+from tests.patience import LONG
 from tests.programs.catalogue import CATALOGUE, Entry
 from tests.programs.data import make
 from tests.streaming import test_corrections as corrections
@@ -271,7 +272,7 @@ def test_slices_that_fail_are_left_to_the_kernel(tmp_path: Path, monkeypatch: py
         ) as live:
             push.send(events)
             push.close()
-            live.wait(60)
+            live.wait(LONG)
         return live
 
     serial = run_serial(Fails, events, quarantine=True)
@@ -381,7 +382,7 @@ def test_epochs_grow_while_sources_are_ahead(tmp_path: Path, monkeypatch: pytest
             once=True,
         ) as run:
             run.follow(partial(heard, run))
-            run.wait(60)
+            run.wait(LONG)
         assert max(sizes) in range(most, most + 20)
         assert any("sources have more than is processed" in text for text in outrun)
         assert not run.health.outrun

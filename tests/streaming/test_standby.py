@@ -15,6 +15,7 @@ import pytest
 
 import timelapse as tl
 from tests.depth import deep
+from tests.patience import LONG
 from tests.streaming.simulator import Disk, SimulatedPlace
 from tests.streaming.test_head import STREAMS, Row, Timed, World, check, declare, opened
 from tests.streaming.test_head import Plain as HeadPlain
@@ -193,7 +194,7 @@ def test_it_takes_over_when_the_other_is_killed(tmp_path: Path) -> None:
         run.until(lambda e: e.end_seq >= 249)
         assert run.health.state == "running"
     with tl.live(Plain, {Hit: folder}, out, once=True, **FAST) as run:
-        run.wait(30)
+        run.wait(LONG)
     assert run.digest == run_serial(Plain, hits(250)).digest
     assert Reading.open(out).parity().same
 
@@ -203,8 +204,8 @@ def test_it_takes_over_at_once_when_the_other_has_ended(tmp_path: Path) -> None:
     folder.mkdir()
     put(folder / "0.jsonl", lines(hits(100)))
     with tl.live(Plain, {Hit: folder}, out, once=True, **FAST) as run:
-        run.wait(30)
+        run.wait(LONG)
     put(folder / "1.jsonl", lines(hits(100, 100)))
     with tl.live(Plain, {Hit: folder}, out, once=True, standby="60s", **FAST) as run:
-        assert run.wait(30)
+        assert run.wait(LONG)
     assert run.digest == run_serial(Plain, hits(200)).digest

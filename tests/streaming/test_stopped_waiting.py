@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 import timelapse as tl
+from tests.patience import LONG
 from tests.streaming.test_live import FAST, Hit, Plain, hits, lines, put
 from timelapse.run import run_serial
 from timelapse.streaming.format import EPOCHS
@@ -29,7 +30,7 @@ def test_stopped_while_an_epoch_waits(
     if first:
         put(tmp_path / "hits" / "0.jsonl", lines(hits(first)))
         with tl.live(Plain, {Hit: tmp_path / "hits"}, tmp_path / "out", once=True, **options) as run:
-            assert run.wait(30)
+            assert run.wait(LONG)
     create = LocalPlace.create
 
     def refused(place: LocalPlace, name: str, data: bytes) -> None:
@@ -41,13 +42,13 @@ def test_stopped_while_an_epoch_waits(
     with monkeypatch.context() as patch:
         patch.setattr(LocalPlace, "create", refused)
         run = tl.live(Plain, {Hit: tmp_path / "hits"}, tmp_path / "out", **{**options, "idle": "10ms"})
-        end = time.monotonic() + 20
+        end = time.monotonic() + LONG
         while run.health.state != "waiting" and time.monotonic() < end:
             time.sleep(0.01)
         assert run.health.state == "waiting"
         run.stop()
     with tl.live(Plain, {Hit: tmp_path / "hits"}, tmp_path / "out", once=True, **options) as run:
-        assert run.wait(30)
+        assert run.wait(LONG)
     assert run.digest == run_serial(Plain, hits(first + 60)).digest
     assert run.parity().same
 
@@ -64,7 +65,7 @@ def test_a_session_whose_jvm_is_gone_ends_no_run(tmp_path: Path, monkeypatch: py
     (tmp_path / "hits").mkdir()
     put(tmp_path / "hits" / "0.jsonl", lines(hits(50)))
     with tl.live(Plain, {Hit: tmp_path / "hits"}, tmp_path / "out", once=True, slice_rows=1, **FAST) as run:
-        assert run.wait(30)
+        assert run.wait(LONG)
     assert run.digest == run_serial(Plain, hits(50)).digest
     assert "Connection refused" in run.sliced.why
 
@@ -81,6 +82,6 @@ def test_a_jvm_that_dies_among_slices_ends_no_run(tmp_path: Path, monkeypatch: p
     (tmp_path / "hits").mkdir()
     put(tmp_path / "hits" / "0.jsonl", lines(hits(50)))
     with tl.live(Plain, {Hit: tmp_path / "hits"}, tmp_path / "out", once=True, slice_rows=1, **FAST) as run:
-        assert run.wait(30)
+        assert run.wait(LONG)
     assert run.digest == run_serial(Plain, hits(50)).digest
     assert "o41.sc" in run.sliced.why

@@ -7,6 +7,7 @@ from functools import partial
 
 import pytest
 
+from tests.patience import LONG
 from timelapse.tables.sharing import Beside, at_once, in_order
 
 
@@ -19,7 +20,7 @@ def test_results_come_in_the_order_of_the_calls(threads: int) -> None:
         if at == 2:
             gate.set()
         elif threads > 1 and at == 0:
-            assert gate.wait(5)
+            assert gate.wait(LONG)
         return at * at
 
     calls = [(size, partial(call, at)) for at, size in enumerate([1, 5, 9, 2])]

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 import timelapse as tl
+from tests.patience import LONG
 from tests.trace.programs import Antispam, Friendship, Message, pair
 from tests.trace.test_event import messages
 from tests.trace.test_why import Derived, all_writes
@@ -247,7 +248,7 @@ def test_what_short_commands_import(command: str, tmp_path_factory: pytest.TempP
         log = tl.Log.from_events(folder / "log", [hit(k=i % 5, ts=i) for i in range(40)])
         replay(program, log, out=folder / "run", spark=False)
     done = subprocess.run(
-        [sys.executable, "-c", code], cwd=folder, capture_output=True, text=True, check=True, timeout=120
+        [sys.executable, "-c", code], cwd=folder, capture_output=True, text=True, check=True, timeout=LONG
     )
     loaded = set(done.stdout.split("MODULES")[1].split())
     assert {m for m in COMMANDS[command] if m in loaded} == set(), done.stdout

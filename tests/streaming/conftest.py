@@ -1,0 +1,18 @@
+"""Live runs in the tests."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.patience import LONG
+from timelapse.streaming.live import Live
+from timelapse.streaming.sources.push import Push
+
+
+@pytest.fixture(autouse=True)
+def _patient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Who says no other time waits as long as tests do."""
+    monkeypatch.setattr(Live.until, "__defaults__", (LONG,))
+    monkeypatch.setitem(Live.keep_out.__kwdefaults__, "timeout", LONG)
+    monkeypatch.setitem(Live.filter.__kwdefaults__, "timeout", LONG)
+    monkeypatch.setitem(Push.send.__kwdefaults__, "timeout", LONG)
