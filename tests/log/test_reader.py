@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import pickle
+import sys
 import tempfile
+from collections import deque
 from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
+from types import FrameType
 from typing import Any
 
 import msgspec
@@ -309,3 +312,22 @@ def test_unknown_types_and_fields_are_refused(tmp_path: Path) -> None:
             list(reader.chunks(0, 1, {"Plain": ["c"]}))
         with pytest.raises(LogError, match="Never: not a type"):
             reader.events(0, 1, {"Never": Never})
+
+
+def test_reading_events_calls_nothing_for_each(tmp_path: Path) -> None:
+    """What is done for an event is done in C: a call of a function in Python would take longer than all of it."""
+    count, calls = 20_000, 0
+    log = Log.from_events(tmp_path / "log", [Plain(k, k, ts=k) for k in range(count)])
+
+    def noted(frame: FrameType, what: str, about: object) -> None:
+        nonlocal calls
+        calls += what == "call"
+
+    before = sys.getprofile()
+    sys.setprofile(noted)
+    try:
+        seen = deque(log.events(Plain), maxlen=1)
+    finally:
+        sys.setprofile(before)
+    assert seen[0].a == count - 1
+    assert calls < 1000
