@@ -48,36 +48,41 @@ def derived(item: pytest.Item) -> Iterator[str]:
 @cache
 def _found(function: types.FunctionType, fixtures: tuple[types.FunctionType, ...]) -> tuple[bool, bool, bool]:
     """Of what a test reaches: whether it uses processes, names compiled passes, and emulates. All cases of a test have the same."""
-    reached = _reached(function, fixtures)
-    names = {name for f in reached for name in _names(f.__code__)}
-    process = any(_is_process(f.__globals__.get(name)) for f in reached for name in _names(f.__code__))
-    native = any(text == "native" for f in reached for text in _texts(f.__code__))
-    return process, native, _EMULATED in names
+    found: dict[types.FunctionType, None] = {}
+    left = [function, *fixtures]
+    while left:
+        one = _itself(left.pop())
+        if one not in found and one.__module__.startswith("tests."):
+            found[one] = None
+            left += _look(one)[3]
+    looks = [_look(one) for one in found]
+    return any(p for p, *_ in looks), any(n for _, n, *_ in looks), any(e for *_, e, _ in looks)
+
+
+@cache
+def _look(function: types.FunctionType) -> tuple[bool, bool, bool, list[types.FunctionType]]:
+    """The same of one function of the tests alone; and the functions that it names."""
+    named = {name: function.__globals__.get(name) for name in _names(function.__code__)}
+    return (
+        any(map(_is_process, named.values())),
+        "native" in _texts(function.__code__),
+        _EMULATED in named,
+        [value for value in named.values() if isinstance(value, types.FunctionType)],
+    )
 
 
 def _is_process(value: Any) -> bool:
+    if value is None:
+        return False
     module = value.__name__ if isinstance(value, types.ModuleType) else getattr(value, "__module__", None)
     return module in ("subprocess", "multiprocessing")
 
 
-def _reached(
-    function: types.FunctionType, fixtures: tuple[types.FunctionType, ...]
-) -> list[types.FunctionType]:
-    """A test, its fixtures, and the functions of the tests that they name."""
-    found: dict[types.FunctionType, None] = {}
-    left = [function, *fixtures]
-    while left:
-        one = left.pop()
-        while (inner := getattr(one, "__wrapped__", None)) is not None:
-            one = inner
-        one = getattr(getattr(one, "hypothesis", None), "inner_test", one)
-        if one in found or not one.__module__.startswith("tests."):
-            continue
-        found[one] = None
-        left += [
-            v for n in _names(one.__code__) if isinstance(v := one.__globals__.get(n), types.FunctionType)
-        ]
-    return list(found)
+def _itself(function: types.FunctionType) -> types.FunctionType:
+    """A function without what decorators and hypothesis put around it."""
+    while (inner := getattr(function, "__wrapped__", None)) is not None:
+        function = inner
+    return getattr(getattr(function, "hypothesis", None), "inner_test", function)
 
 
 def _names(code: types.CodeType) -> Iterator[str]:

@@ -344,8 +344,8 @@ def test_readers_beside_a_run(way: str, tmp_path: Path, monkeypatch: pytest.Monk
         for at in range(0, 1200, 40):
             push.send(events[at : at + 40])
             if at % 120 == 0:
-                run.until(lambda e, end=at + 39: e.end_seq >= end, 60)  # type: ignore[misc]
-        run.until(lambda e: e.end_seq >= 1199, 60)
+                run.until(lambda e, end=at + 39: e.end_seq >= end)  # type: ignore[misc]
+        run.until(lambda e: e.end_seq >= 1199)
         stop.set()
         for thread in threads:
             thread.join()
@@ -416,7 +416,7 @@ def test_reads_go_on_while_nothing_can_be_committed(tmp_path: Path, monkeypatch:
     monkeypatch.setattr(LocalPlace, "create", created)
     with tl.live(Pairs(), {Hit: push}, tmp_path / "out", trigger="1ms", ahead=None) as run:
         push.send(hits(100))
-        run.until(lambda e: e.end_seq >= 99, 30)
+        run.until(lambda e: e.end_seq >= 99)
         before = run.state("n")
         away.set()
         push.send(hits(100, 100))
@@ -426,7 +426,7 @@ def test_reads_go_on_while_nothing_can_be_committed(tmp_path: Path, monkeypatch:
             value, epoch = run.read("total", ())
             assert (value, epoch.end_seq if epoch else 0) == (99, 99)
         away.clear()
-        run.until(lambda e: e.end_seq >= 199, 30)
+        run.until(lambda e: e.end_seq >= 199)
         assert run.get("total", ()) == 199
 
 
@@ -438,7 +438,7 @@ def test_a_run_that_failed_within_an_epoch_has_the_states_of_the_one_before(
     push = tl.Push()
     run = tl.live(Pairs(), {Hit: push}, tmp_path / "out", trigger="1ms", ahead=None)
     push.send(hits(100))
-    run.until(lambda e: e.end_seq >= 99, 30)
+    run.until(lambda e: e.end_seq >= 99)
     push.send([*hits(50, 100), Hit(who=1, size=2000, ts=5000), Hit(who=1, size=1, ts=5001)])
     with pytest.raises((HandlerError, StorageError)):
         run.wait(LONG)

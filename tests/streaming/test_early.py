@@ -239,7 +239,7 @@ def test_beside_a_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         assert not run.last.outputs
         marks.send([Mark(who=0, ts=1_100_000)])
         push.send([Hit(who=2, size=1, ts=1_100_000)])
-        run.until(lambda e: bool(e.outputs), 30)
+        run.until(lambda e: bool(e.outputs))
         until(lambda: status(run)["early"]["confirmed"] > 0)
         assert run.early("Seen").num_rows == 0 or min(run.early("Seen")["ts"].to_pylist()) > 1_010
         assert 'timelapse_early_total{became="confirmed"}' in metrics(run)

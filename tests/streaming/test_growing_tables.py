@@ -68,7 +68,7 @@ def test_rows_of_a_table_once_and_in_order(tmp_path: Path, server: Server) -> No
                 for at in range(number * 100, number * 100 + 100, 25):
                     add(connection, "hits", sent[at : at + 25])
             if number < 2:
-                run.until(lambda e, n=number: sum(p.rows for p in e.partitions) >= n * 100 + 90, 60)  # type: ignore[misc]
+                run.until(lambda e, n=number: sum(p.rows for p in e.partitions) >= n * 100 + 90)  # type: ignore[misc]
         server.stop()
         server.start()
     with tl.live(
@@ -111,11 +111,11 @@ def test_numbers_that_commit_out_of_order(tmp_path: Path, server: Server) -> Non
             first.commit()
             add(first, "slow", [Hit(who=4, size=4, ts=7 * SECOND)])
             first.rollback()  # a number that is never used
-            run.until(lambda e: sum(p.rows for p in e.partitions) == 2, 60)
+            run.until(lambda e: sum(p.rows for p in e.partitions) == 2)
             reader.close()
             first.close()
             add(connection, "slow", [Hit(who=3, size=3, ts=8 * SECOND)])
-            run.until(lambda e: sum(p.rows for p in e.partitions) == 3, 60)
+            run.until(lambda e: sum(p.rows for p in e.partitions) == 3)
         with tl.live(Plain, {Hit: source}, tmp_path / "out", lateness="1h", once=True, **FAST) as run:
             run.wait(LONG)
     expected = [
@@ -150,7 +150,7 @@ def test_many_writers_at_once(tmp_path: Path, server: Server) -> None:
             thread.join()
         with connect(server) as connection:
             ((count,),) = connection.execute("SELECT count(*) FROM busy").fetchall()
-        run.until(lambda e: sum(p.rows for p in e.partitions) == count, 60)
+        run.until(lambda e: sum(p.rows for p in e.partitions) == count)
     assert count == sum(3 for who in range(5) for turn in range(8) if (turn + who) % 4)
 
 
@@ -216,7 +216,7 @@ def test_versions_of_a_delta_table(tmp_path: Path) -> None:
         with tl.live(Plain, {Hit: tl.DeltaTable(folder)}, tmp_path / "out", lateness="1h", **FAST) as run:
             for at in range(80 + number * 80, 160 + number * 80, 40):
                 write(folder, sent[at : at + 40])
-                run.until(lambda e, n=at: sum(p.rows for p in e.partitions) == n + 40, 60)  # type: ignore[misc]
+                run.until(lambda e, n=at: sum(p.rows for p in e.partitions) == n + 40)  # type: ignore[misc]
         DeltaTable(str(folder)).optimize.compact()
     with tl.live(Plain, {Hit: f"delta:{folder}"}, tmp_path / "out", lateness="1h", once=True, **FAST) as run:
         assert run.wait(LONG)
@@ -234,7 +234,7 @@ def test_a_delta_table_whose_rows_change(tmp_path: Path) -> None:
     folder = tmp_path / "table"
     write(folder, hits(20))
     with tl.live(Plain, {Hit: tl.DeltaTable(folder)}, tmp_path / "out", **FAST) as run:
-        run.until(lambda e: sum(p.rows for p in e.partitions) == 20, 60)
+        run.until(lambda e: sum(p.rows for p in e.partitions) == 20)
         DeltaTable(str(folder)).delete("who = 1")
         with pytest.raises(SourceError, match="changes or removes rows"):
             run.wait(LONG)

@@ -60,7 +60,7 @@ def go_on(
                 run.wait(LONG)
             else:
                 sizes = len(half)
-                run.until(lambda e, n=sizes: sum(p.rows + p.skipped for p in e.partitions) == n, 60)  # type: ignore[misc]
+                run.until(lambda e, n=sizes: sum(p.rows + p.skipped for p in e.partitions) == n)  # type: ignore[misc]
     return run
 
 

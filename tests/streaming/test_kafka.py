@@ -49,7 +49,7 @@ def test_partitions_restarts_and_bad_messages(tmp_path: Path, cluster: tuple[str
         if number == 1:
             send(producer, "hits", [b"nonsense", b'{"ts": 1}', b'{"ts": "x", "who": 1, "size": 2}', b""])
         with tl.live(Plain, {Hit: topic}, tmp_path / "out", lateness="1s", idle=None, **FAST) as run:
-            run.until(lambda e, n=number: sum(p.rows for p in e.partitions) >= n * 100 + 100, 30)  # type: ignore[misc]
+            run.until(lambda e, n=number: sum(p.rows for p in e.partitions) >= n * 100 + 100)  # type: ignore[misc]
     with tl.live(Plain, {Hit: topic}, tmp_path / "out", lateness="1s", once=True, **FAST) as run:
         assert run.wait(LONG)
     events = sorted(sent, key=lambda e: (e.ts, e.who % 4))

@@ -144,7 +144,7 @@ def test_files_appear_and_the_run_is_stopped_and_begun_again(tmp_path: Path) -> 
             for part in range(3):
                 at = number * 3 + part
                 put(folder / f"{at:03}.jsonl", lines(hits(20, at * 20)))
-                run.until(lambda e, n=at: e.end_seq >= n * 20 + 19, 30)  # type: ignore[misc]
+                run.until(lambda e, n=at: e.end_seq >= n * 20 + 19)  # type: ignore[misc]
             assert run.get("n", 1) == run.state("n")[1]
     last = Reading.open(out).last
     assert last is not None
@@ -174,7 +174,7 @@ def test_a_file_that_grows(tmp_path: Path) -> None:
         with tl.live(Watch, streams, out, idle="20ms", **FAST) as run:
             wanted = text[:hi].count("\n") - 1
             if wanted > 1:
-                run.until(lambda e, n=wanted: sum(p.rows for p in e.partitions) >= n, 30)  # type: ignore[misc]
+                run.until(lambda e, n=wanted: sum(p.rows for p in e.partitions) >= n)  # type: ignore[misc]
             else:
                 time.sleep(0.05 + number * 0)
     with open(path, "a") as file:

@@ -93,7 +93,7 @@ def test_rows_that_were_sent_are_not_lost(tmp_path: Path) -> None:
     with tl.live(Watch, {Mark: marked, Hit: sent}, tmp_path / "out", **FAST) as run:
         sent.send(hits(40))
         marked.send(marks(2))
-        run.until(lambda e: e.end_seq > 0, 30)
+        run.until(lambda e: e.end_seq > 0)
         first = newest(LocalPlace(tmp_path / "out"))
         sent.send(hits(40, 40))
         run.stop()

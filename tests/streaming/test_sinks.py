@@ -68,7 +68,7 @@ def sessions(out: Path, sink_of_session: Any, count: int = 3, rows: int = 60) ->
                 push.close()
                 run.wait(LONG)
             else:
-                run.until(lambda e, n=number: e.end_seq >= n * rows + rows - 1, 30)  # type: ignore[misc]
+                run.until(lambda e, n=number: e.end_seq >= n * rows + rows - 1)  # type: ignore[misc]
     return run
 
 

@@ -61,7 +61,7 @@ def test_it_goes_on_as_files_come_and_names_what_fails(tmp_path: Path, spark: Sp
     with tl.live(Plain, {Hit: stream(spark, folder)}, out, trigger="50ms", ahead=None) as run:
         for at in range(3):
             put(folder / f"{at}.jsonl", lines(hits(20, at * 20)))
-            run.until(lambda e, n=at: e.end_seq >= n * 20 + 19, 60)  # type: ignore[misc]
+            run.until(lambda e, n=at: e.end_seq >= n * 20 + 19)  # type: ignore[misc]
     with tl.live(Plain, {Hit: stream(spark, folder)}, out, once=True, ahead=None) as run:
         run.wait(LONG)
     assert run.digest == run_serial(Plain, hits(60)).digest
