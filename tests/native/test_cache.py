@@ -16,6 +16,7 @@ import pytest
 
 import timelapse as tl
 from tests.native.programs import A
+from tests.patience import LONG
 from timelapse.analysis import analyse, final_pass
 from timelapse.errors import UsageError
 from timelapse.kernels import choose
@@ -93,7 +94,7 @@ def child(*arguments: str, code: str = CHILD) -> subprocess.Popen[str]:
 
 
 def result(process: subprocess.Popen[str]) -> Any:
-    out, _ = process.communicate(timeout=200)
+    out, _ = process.communicate(timeout=LONG)
     assert process.returncode == 0
     return json.loads(out)
 
@@ -279,7 +280,7 @@ def test_what_a_killed_process_leaves_does_not_matter(cache: Path) -> None:
         "os.replace = lambda *_: os.kill(os.getpid(), signal.SIGKILL)\n" + CHILD
     )
     killed = child(unit().source, code=code)
-    killed.communicate(timeout=200)
+    killed.communicate(timeout=LONG)
     assert killed.returncode == -9
     left = sorted(p.name for p in cache.iterdir())
     assert len(left) == 2
@@ -313,6 +314,24 @@ def test_those_used_least_recently_go_first(cache: Path, monkeypatch: pytest.Mon
     store.write("g", b"")
     assert store.clear() > 0
     assert list(cache.iterdir()) == []
+
+
+def test_entries_are_not_all_looked_at_for_each(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """That takes the longer the more there are: once, and again when so much was written that they may be too many."""
+    looked: list[int] = []
+    real = store.entries
+    monkeypatch.setattr(store, "_SINCE", store._Since())
+    monkeypatch.setattr(store, "entries", lambda: looked.append(1) or real())
+    for number in range(20):
+        assert store.write(str(number), b"x" * 1000)
+    assert len(looked) == 1
+    monkeypatch.setenv(store.LIMIT, str(16 * 4000))
+    for number in range(20, 40):
+        assert store.write(str(number), b"x" * 1000)
+    assert 1 < len(looked) < 10
+    for number in range(40, 80):
+        assert store.write(str(number), b"x" * 1000)
+    assert sum(e.bytes for e in real()) <= 16 * 4000 + 4000
 
 
 def test_files_for_other_processes(tmp_path: Path) -> None:

@@ -93,7 +93,7 @@ def read(name: str) -> bytes | None:
 
 
 def write(name: str, payload: bytes) -> bool:
-    """Put an entry in place, then evict down to the limit. False where it could not be kept."""
+    """Put an entry in place, then evict where there may be more than the limit. False where it could not be kept."""
     place = folder()
     if place is None:
         return False
@@ -101,7 +101,8 @@ def write(name: str, payload: bytes) -> bool:
         write_part(place / f"{name}{_SUFFIX}", _MAGIC + hashlib.sha256(payload).digest() + payload)
     except OSError:
         return False
-    evict()
+    if _SINCE.may_be_full(place, len(payload)):
+        evict()
     return has(name)
 
 
@@ -113,16 +114,37 @@ def remove(name: str) -> None:
             (place / f"{name}{_SUFFIX}").unlink()
 
 
+class _Since:
+    """How much there was when this process last looked at all entries, and what it has written since."""
+
+    def __init__(self) -> None:
+        self._looked: dict[Path, tuple[int, int]] = {}
+
+    def may_be_full(self, place: Path, written: int) -> bool:
+        """Whether to look again: there may be more than the limit. Also each time that a sixteenth of it was written: others write too."""
+        there, since = self._looked.get(place, (limit(), 0))
+        self._looked[place] = there, since + written
+        return there + since + written > limit() or since + written > limit() // 16
+
+    def looked(self, place: Path, there: int) -> None:
+        self._looked[place] = there, 0
+
+
+_SINCE = _Since()
+
+
 def entries() -> list[Entry]:
     """All entries, those used last first."""
     place = folder()
     if place is None:
         return []
     found = []
-    for path in place.glob(f"*{_SUFFIX}"):
-        with contextlib.suppress(OSError):
-            at = path.stat()
-            found.append(Entry(path.name.removesuffix(_SUFFIX), at.st_size, at.st_mtime))
+    with contextlib.suppress(OSError), os.scandir(place) as names:
+        for one in names:
+            if one.name.endswith(_SUFFIX) and not one.name.startswith("."):
+                with contextlib.suppress(OSError):
+                    at = one.stat()
+                    found.append(Entry(one.name.removesuffix(_SUFFIX), at.st_size, at.st_mtime))
     return sorted(found, key=lambda e: (-e.used, e.name))
 
 
@@ -148,6 +170,8 @@ def evict() -> int:
         if kept > most:
             remove(entry.name)
             gone += entry.bytes
+    if (place := folder()) is not None:
+        _SINCE.looked(place, kept - gone)
     _sweep(_ABANDONED)
     return gone
 
@@ -158,10 +182,11 @@ def _sweep(age: float) -> None:
     if place is None:
         return
     before = time.time() - age
-    for path in place.glob(".*"):
-        with contextlib.suppress(OSError):
-            if path.stat().st_mtime <= before:
-                path.unlink()
+    with contextlib.suppress(OSError), os.scandir(place) as names:
+        for one in names:
+            with contextlib.suppress(OSError):
+                if one.name.startswith(".") and one.stat().st_mtime <= before:
+                    os.unlink(one.path)
 
 
 @contextlib.contextmanager
