@@ -1,12 +1,12 @@
-"""A cache of lowered passes, with one entry for each; and what is asked of them without compiling anything."""
+"""A cache of lowered and of rewritten passes, with one entry for each; and what is asked of them without compiling anything."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Hashable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import fields, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from timelapse.analysis.result import PassProgram
 from timelapse.analysis.views import beyond_sums
@@ -23,16 +23,24 @@ if TYPE_CHECKING:
 _MOST_PROGRAMS, _MOST_UNITS = 64, 64
 """Of so many programs, each with its parameters, so many passes are kept."""
 
-_Lowered = list[tuple[PassProgram, bool, "Unit | Exception"]]
+_T = TypeVar("_T")
+
+
+class _Passes:
+    """What was made of a program's passes."""
+
+    def __init__(self) -> None:
+        self.lowered: list[tuple[PassProgram, bool, Unit | Exception]] = []
+        self.rewritten: list[tuple[PassProgram, Hashable, Any]] = []
 
 
 class _Once:
-    """What passes look like to the compiler, by program."""
+    """What was made of passes, by program."""
 
     def __init__(self) -> None:
-        self._of: dict[int, tuple[Program, _Lowered]] = {}
+        self._of: dict[int, tuple[Program, _Passes]] = {}
 
-    def of(self, program: Program) -> _Lowered:
+    def of(self, program: Program) -> _Passes:
         """What is known of a program's passes: from earlier on, if nothing that they are made from can be another."""
         found = self._of.get(id(program))
         if found is None:
@@ -40,21 +48,21 @@ class _Once:
         return found[1]
 
 
-def _kept(program: Program) -> _Lowered:
+def _kept(program: Program) -> _Passes:
     identity = identity_of(type(program))
     params = params_identity(program) if identity.certain else None
     if params is None:
-        return []
-    return _KEPT.get((identity, params), list)
+        return _Passes()
+    return _KEPT.get((identity, params), _Passes)
 
 
-_KEPT: Kept[tuple[Identity, str], _Lowered] = Kept(_MOST_PROGRAMS)
+_KEPT: Kept[tuple[Identity, str], _Passes] = Kept(_MOST_PROGRAMS)
 _ONCE: ContextVar[_Once | None] = ContextVar("timelapse_lowered", default=None)
 
 
 @contextmanager
 def lowered_once() -> Iterator[None]:
-    """What passes look like to the compiler is found once for each within this block: for one replay, in which neither
+    """What passes look like to the compiler, and as rewritten Python, is found once for each within this block: for one replay, in which neither
     program nor parameters nor what they capture can change. The next replay finds it there if they have not changed
     since (model/identity.py)."""
     if _ONCE.get() is not None:
@@ -72,7 +80,7 @@ def lowered_pass(program: Program, work: PassProgram, *, final: bool) -> Unit:
     once = _ONCE.get()
     if once is None:
         return _lower(program, work, final=final)
-    known = once.of(program)
+    known = once.of(program).lowered
     found = next((u for w, f, u in known if f is final and _same(w, work)), None)
     if found is None:
         try:
@@ -85,6 +93,21 @@ def lowered_pass(program: Program, work: PassProgram, *, final: bool) -> Unit:
     if isinstance(found, Exception):
         raise found.with_traceback(None)
     return found
+
+
+def rewritten_pass(program: Program, work: PassProgram, choice: Hashable, write: Callable[[], _T]) -> _T:
+    """A pass as rewritten Python, for one choice of what its code depends on besides; what `write` gives where it is not known yet."""
+    once = _ONCE.get()
+    if once is None:
+        return write()
+    known = once.of(program).rewritten
+    for pass_, chosen, found in known:
+        if chosen == choice and _same(pass_, work):
+            return found  # type: ignore[no-any-return]
+    made = write()
+    known.append((work, choice, made))
+    del known[:-_MOST_UNITS]
+    return made
 
 
 def _same(one: PassProgram, other: PassProgram) -> bool:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 import operator
 import time
 import types
@@ -18,9 +17,9 @@ from timelapse.kernels.base import PassResult, Tick
 from timelapse.kernels.python.flat import loop
 from timelapse.kernels.python.flat.calls import Loop
 from timelapse.kernels.python.flat.grouped import Nested, key_columns, nested, pairs
-from timelapse.kernels.python.flat.infer import MISSING
 from timelapse.kernels.python.flat.output import Packed, Tuples, rows_of
 from timelapse.kernels.python.flat.refusals import takes_back
+from timelapse.kernels.python.flat.written import members_of
 from timelapse.kernels.python.held import Held, Live, nobody_else
 from timelapse.kernels.python.interpreted import (
     FIRST_TICK,
@@ -34,7 +33,7 @@ from timelapse.kinds.base import ABSENT
 from timelapse.kinds.effects import Journal, undo
 from timelapse.log.reader import Chunk
 from timelapse.model.events import Event, Record
-from timelapse.model.program import RUNTIME_NAMES, Program, Rejection, params_of, rejection, runtime
+from timelapse.model.program import Program, Rejection, params_of, rejection, runtime
 from timelapse.model.times import check_sent, loop_bound
 from timelapse.tables.apply import Change, changes_of_empty
 from timelapse.tables.lookup import LazyDict
@@ -67,7 +66,7 @@ class FlatKernel(InterpretedKernel):
                 ((h.function, h.events) for h in work.handlers),
                 self._spec.states,
                 params_of(program),
-                self.member,
+                members_of(type(program), work),
             )
         )
         """Whether what an event has written may have to be undone."""
@@ -102,12 +101,6 @@ class FlatKernel(InterpretedKernel):
                 data.clear()
                 data.update(dict.fromkeys(pairs(members), True))
                 self.states[name]._own.clear()
-
-    def member(self, name: str) -> Any:
-        """What the program's class (or the pass) has under a name; MISSING where there is nothing, or it is the run's."""
-        if name in RUNTIME_NAMES:
-            return MISSING
-        return self._work.members.get(name, inspect.getattr_static(type(self._program), name, MISSING))
 
     @property
     def held(self) -> Held:
