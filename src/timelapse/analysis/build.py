@@ -16,6 +16,7 @@ from timelapse.analysis.ir import Edge, Found, FunctionIR, Node, StateRead, Vert
 from timelapse.analysis.opaque import Opaque
 from timelapse.analysis.scan import Scanner
 from timelapse.analysis.statements import what_it_does
+from timelapse.model.source import all_nodes
 
 Frontier = list[tuple[int, str, bool]]
 """Edges that still need a target: node, label, whether control really takes them."""
@@ -256,7 +257,7 @@ class Builder:
         found = scan.expression(node.subject)
         found.weak |= scan.mutability.group(scan.mutability.names(node.subject))
         for case in node.cases:
-            for inner in ast.walk(case.pattern):
+            for inner in all_nodes(case.pattern):
                 if isinstance(inner, ast.MatchValue):
                     found.merge(scan.expression(inner.value))
                 elif isinstance(inner, ast.MatchClass):
@@ -302,7 +303,7 @@ class Builder:
             if any(
                 isinstance(n, ast.Return | ast.Break | ast.Continue)
                 for s in node.finalbody
-                for n in ast.walk(s)
+                for n in all_nodes(s)
             ):
                 raise Opaque("TL311", node, "a jump inside `finally`", "move it behind the block")
             self._finals += 1

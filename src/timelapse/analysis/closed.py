@@ -13,6 +13,7 @@ from typing import Any
 from timelapse.analysis.depend import Graph
 from timelapse.analysis.ir import FunctionIR, Vertex
 from timelapse.errors import Place
+from timelapse.model.source import all_nodes
 
 
 class NotClosed(Exception):
@@ -95,7 +96,7 @@ class Closed:
         """A local that is set once, to something that depends on the event alone."""
         fn, name = self._fn, node.id
         into = fn.reaching.get(self._vertex.node.index, {}).get(name, set())
-        stores = [n for s in fn.body for n in ast.walk(s) if isinstance(n, ast.Name) and n.id == name
+        stores = [n for s in fn.body for n in all_nodes(s) if isinstance(n, ast.Name) and n.id == name
                   and not isinstance(n.ctx, ast.Load)]  # fmt: skip
         if len(into) == 1 and len(stores) == 1 and name not in fn.params and depth < 8:
             made = fn.nodes[next(iter(into))]
@@ -132,7 +133,7 @@ def closed_function(
         [inner, ast.Return(ast.Name(name, ast.Load()))], [], None, None,
     )  # fmt: skip
     module = ast.Module([outer], [])
-    for node in ast.walk(module):
+    for node in all_nodes(module):
         if "lineno" in getattr(node, "_attributes", ()):
             node.lineno = node.end_lineno = like.__code__.co_firstlineno  # type: ignore[attr-defined]
             node.col_offset = node.end_col_offset = 0  # type: ignore[attr-defined]
@@ -169,7 +170,7 @@ def _bound_names(fn: FunctionIR) -> frozenset[str]:
     """Every name that something in the function's body binds."""
     found: set[str] = set()
     for statement in fn.body:
-        for node in ast.walk(statement):
+        for node in all_nodes(statement):
             match node:
                 case ast.Name(id=name, ctx=ast.Store() | ast.Del()):
                     found.add(name)

@@ -10,7 +10,7 @@ from functools import lru_cache
 from timelapse.analysis.ir import FunctionIR
 from timelapse.analysis.scope import Scope
 from timelapse.model.events import Event
-from timelapse.model.source import function_source
+from timelapse.model.source import all_nodes, function_source
 
 Body = Callable[[FunctionIR], ast.AST]
 """The (cut) syntax tree of an analysed function."""
@@ -51,7 +51,7 @@ def _fields(fn: FunctionIR, param: str, body: Body, seen: set[tuple[FunctionIR, 
 def _uses(tree: ast.AST, param: str) -> Iterable[tuple[str, ast.Call | None]]:
     """Each use of a name: an attribute that is read, or the call that it is handed to, or `*`."""
     handled: set[int] = set()
-    for node in ast.walk(tree):
+    for node in all_nodes(tree):
         if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id == param:
             handled.add(id(node.value))
             yield node.attr, None
@@ -60,7 +60,7 @@ def _uses(tree: ast.AST, param: str) -> Iterable[tuple[str, ast.Call | None]]:
                 if isinstance(argument, ast.Name) and argument.id == param:
                     handled.add(id(argument))
                     yield EVERYTHING, node
-    for node in ast.walk(tree):
+    for node in all_nodes(tree):
         if isinstance(node, ast.Name) and node.id == param and id(node) not in handled:
             yield EVERYTHING, None
 

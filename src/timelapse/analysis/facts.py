@@ -11,6 +11,7 @@ from timelapse.analysis.relax import roots
 from timelapse.analysis.result import Dependency, Diagnostic, StateFacts, Write
 from timelapse.analysis.views import not_a_scan, viewed_states
 from timelapse.errors import Place
+from timelapse.model.source import all_nodes
 
 
 def state_facts(graph: Graph, name: str, relaxed: Relaxed) -> tuple[StateFacts, list[Dependency]]:
@@ -72,9 +73,9 @@ def _reads(
     graph: Graph, vertex: Vertex, write: StateWrite, relaxed: Relaxed
 ) -> list[tuple[str, StateRead, Place]]:
     """Every read that a write depends on: how (key, value, condition, reject), which, where."""
-    in_key = {id(n) for n in ast.walk(write.key)} if write.key is not None else set()
+    in_key = {id(n) for n in all_nodes(write.key)} if write.key is not None else set()
     key_names = (
-        {n.id for n in ast.walk(write.key) if isinstance(n, ast.Name)} if write.key is not None else set()
+        {n.id for n in all_nodes(write.key) if isinstance(n, ast.Name)} if write.key is not None else set()
     )
     own = graph.reads(vertex, relaxed)
     found: list[tuple[str, StateRead, Place]] = []

@@ -6,6 +6,7 @@ import ast
 from collections.abc import Iterator, Mapping, Sequence
 
 from timelapse.analysis.analyse import Analysis
+from timelapse.model.source import all_nodes
 
 _IDS = ("_id", "Id", "ID")
 
@@ -35,7 +36,7 @@ def key_fields(
     fields: dict[str, set[str]] = {}
     for vertex in vertices:
         for emit in vertex.found.emits:
-            for made in ast.walk(emit):
+            for made in all_nodes(emit):
                 if isinstance(made, ast.Call) and isinstance(made.func, ast.Name | ast.Attribute):
                     record = made.func.id if isinstance(made.func, ast.Name) else made.func.attr
                     placed = zip(records.get(record, ()), made.args, strict=False)

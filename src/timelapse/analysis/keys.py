@@ -27,6 +27,7 @@ from timelapse.errors import Place
 from timelapse.kinds.base import StateSpec
 from timelapse.kinds.grouped import Grouped
 from timelapse.model.events import Event
+from timelapse.model.source import all_nodes
 from timelapse.model.types import DecimalType, TupleType
 
 if TYPE_CHECKING:
@@ -141,7 +142,9 @@ def _settled(
     made = {}
     for event, access in listed.items():
         expression = keys[event]
-        fields = [n.attr for n in ast.walk(expression) if isinstance(n, ast.Attribute) and _is_event(n.value)]
+        fields = [
+            n.attr for n in all_nodes(expression) if isinstance(n, ast.Attribute) and _is_event(n.value)
+        ]
         names = [f.name for f in event.__fields__ if f.name in fields]
         text = ast.unparse(expression)
         made[event.__name__] = EventKey(
@@ -389,7 +392,7 @@ class _Finder:
         made: ast.expr = maker.expression(key)
         if maker.free:
             raise NotClosed(f"it needs {', '.join(maker.free)} ({place})")
-        for node in ast.walk(made):
+        for node in all_nodes(made):
             if isinstance(node, ast.Name) and node.id in ("self", "e") and not _only_as_owner(made, node):
                 raise NotClosed(f"it needs the whole {'event' if node.id == 'e' else 'program'} ({place})")
             if (
@@ -399,7 +402,7 @@ class _Finder:
             ):
                 if node.attr not in self._analysis.spec.params:
                     raise NotClosed(f"it needs self.{node.attr} ({place})")
-        named = {n.id for n in ast.walk(made) if isinstance(n, ast.Name)} - {"self", "e"}
+        named = {n.id for n in all_nodes(made) if isinstance(n, ast.Name)} - {"self", "e"}
         if named and fn.function.__globals__ is not self._globals:
             raise NotClosed(f"{', '.join(sorted(named))} may be something else in another module ({place})")
         if not is_pure(self._graph, fn, made):
@@ -458,4 +461,4 @@ def _operation(node: ast.AST) -> str:
 
 def _only_as_owner(tree: ast.expr, name: ast.Name) -> bool:
     """Whether a name stands where an attribute of it is asked for."""
-    return any(isinstance(n, ast.Attribute) and n.value is name for n in ast.walk(tree))
+    return any(isinstance(n, ast.Attribute) and n.value is name for n in all_nodes(tree))

@@ -25,7 +25,7 @@ from timelapse.analysis.tables import (
     is_math,
 )
 from timelapse.model.events import Event, Record
-from timelapse.model.source import function_source
+from timelapse.model.source import all_nodes, function_source
 
 
 class Kind(IntEnum):
@@ -67,7 +67,7 @@ class Mutability:
         self._self_kind = self_kind
         self._parent: dict[str, str] = {}
         self.mutated: set[str] = set()
-        nodes = [n for s in body for n in ast.walk(s)]
+        nodes = [n for s in body for n in all_nodes(s)]
         self._catches = any(isinstance(n, ast.ExceptHandler) and n.name for n in nodes)
         shared = [p for p, k in params.items() if k > Kind.IMMUTABLE]
         self._union(shared)
@@ -86,7 +86,7 @@ class Mutability:
     def returns(self, body: Iterable[ast.stmt]) -> Kind:
         """The kind of what the function returns."""
         found = [
-            self.kind(n.value) for s in body for n in ast.walk(s) if isinstance(n, ast.Return) and n.value
+            self.kind(n.value) for s in body for n in all_nodes(s) if isinstance(n, ast.Return) and n.value
         ]
         return max(found, default=Kind.IMMUTABLE)
 
@@ -188,7 +188,7 @@ class Mutability:
     def names(self, node: ast.AST) -> set[str]:
         """The locals in an expression that may hold something mutable."""
         return {
-            n.id for n in ast.walk(node)
+            n.id for n in all_nodes(node)
             if isinstance(n, ast.Name) and n.id != self.scope.receiver
             and self.kinds.get(n.id, Kind.IMMUTABLE) > Kind.IMMUTABLE
         }  # fmt: skip
@@ -300,7 +300,7 @@ class Mutability:
                 self._set(name, Kind.ANYTHING, None)
                 self._union({_RAISED, name})
             case ast.Match(subject=subject):
-                for inner in (n for c in node.cases for n in ast.walk(c.pattern)):
+                for inner in (n for c in node.cases for n in all_nodes(c.pattern)):
                     captured = getattr(inner, "name", None) or getattr(inner, "rest", None)
                     if isinstance(captured, str):
                         immutable = self.kind(subject) == Kind.IMMUTABLE
@@ -334,7 +334,7 @@ class Mutability:
             self._set(target.id, self.kind(value), value)
 
     def _bind_all(self, target: ast.expr, kind: Kind, value: ast.expr) -> None:
-        for node in ast.walk(target):
+        for node in all_nodes(target):
             if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
                 self._set(node.id, kind, value)
             if isinstance(node, ast.Starred) and isinstance(node.value, ast.Name):
@@ -352,7 +352,7 @@ class Mutability:
         if isinstance(node, ast.Call):
             return builtin_name(self.scope.resolve(node.func)) in ("dict", "list", "set", "sorted")
         made = ast.List | ast.Set | ast.Dict | ast.ListComp | ast.SetComp | ast.DictComp
-        return isinstance(node, made) and not any(isinstance(n, ast.NamedExpr) for n in ast.walk(node))
+        return isinstance(node, made) and not any(isinstance(n, ast.NamedExpr) for n in all_nodes(node))
 
     def _find(self, name: str) -> str:
         while self._parent.get(name, name) != name:

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from timelapse.model.events import Event
-from timelapse.model.source import function_source
+from timelapse.model.source import all_nodes, function_source
 
 _DEEP = 6
 """Calls of helpers within helpers that are followed."""
@@ -145,7 +145,7 @@ class _Reader:
                     pass
                 case _:
                     return False
-            if any(isinstance(n, ast.NamedExpr) for n in ast.walk(statement)):
+            if any(isinstance(n, ast.NamedExpr) for n in all_nodes(statement)):
                 return False
         return True
 

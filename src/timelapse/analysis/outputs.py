@@ -35,6 +35,7 @@ from timelapse.analysis.slicing import what_is_left
 from timelapse.errors import Place
 from timelapse.kinds.base import ABSENT, StateSpec
 from timelapse.model.events import Event
+from timelapse.model.source import all_nodes
 from timelapse.model.types import BOOL, BYTES, FLOAT, INT, STR, TIME, OptionalType, ValueType
 
 if TYPE_CHECKING:
@@ -168,7 +169,7 @@ class _Finder:
             expression.ops = [ast.In()]
         kind = self._type(read, place)
         states = {s for s in self._analysis.spec.states if any(
-            isinstance(n, ast.Attribute) and n.attr == s and _is(n.value, "self") for n in ast.walk(expression)
+            isinstance(n, ast.Attribute) and n.attr == s and _is(n.value, "self") for n in all_nodes(expression)
         )}  # fmt: skip
         function = maker.function(expression)
         found = [(event, *self._position(handler, event, nodes, states, place)) for event in handler.events]
@@ -206,7 +207,7 @@ class _Finder:
                 raise NotClosed(f"a method that is not simply given the event reads a state ({place})")
             taken.update(p for p, a in zip(own, given, strict=True) if _is(a, handler.event_param))
             if any(isinstance(n, ast.Name) and n.id == handler.event_param and isinstance(n.ctx, ast.Store)
-                   for s in handler.body for n in ast.walk(s)):  # fmt: skip
+                   for s in handler.body for n in all_nodes(s)):  # fmt: skip
                 raise NotClosed(f"the event's name is given to something else ({place})")
         if len(taken) != 1 or len(own) != 1:
             raise NotClosed(f"a method that is not simply given the event reads a state ({place})")
@@ -313,7 +314,7 @@ def _fields(
 
 def _without_states(tree: ast.AST, fn: FunctionIR, states: Mapping[str, StateSpec]) -> None:
     """Raises NotClosed where a state is mentioned after all."""
-    for node in ast.walk(tree):
+    for node in all_nodes(tree):
         if isinstance(node, ast.Attribute) and node.attr in states and _is(node.value, fn.receiver or "self"):
             raise NotClosed(f"{node.attr} is needed as a whole ({fn.name})")
 

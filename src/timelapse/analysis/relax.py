@@ -17,6 +17,7 @@ from timelapse.analysis.idioms import GUARD_RULES, WRITE_RULES
 from timelapse.analysis.idioms.base import Guard, is_pure, names_of, unchanged_between
 from timelapse.analysis.ir import FunctionIR, StateWrite, Vertex
 from timelapse.analysis.views import viewed_states
+from timelapse.model.source import all_nodes
 
 
 def relax(graph: Graph, state: str) -> Relaxed:
@@ -144,8 +145,8 @@ def _ends_loop(fn: FunctionIR, test: ast.AST | None) -> bool:
 
 @lru_cache(maxsize=16)
 def _loop_tests(fn: FunctionIR) -> frozenset[ast.AST]:
-    loops = (n for s in fn.body for n in ast.walk(s) if isinstance(n, ast.While))
-    return frozenset(n for loop in loops for n in ast.walk(loop.test))
+    loops = (n for s in fn.body for n in all_nodes(s) if isinstance(n, ast.While))
+    return frozenset(n for loop in loops for n in all_nodes(loop.test))
 
 
 def _verdict(

@@ -12,6 +12,7 @@ from typing import Any, TypeVar
 from timelapse.analysis.depend import Closure, Relaxed
 from timelapse.analysis.ir import CallSite, FunctionIR, Node, StateWrite, Vertex
 from timelapse.model.functions import compiled_within, remade
+from timelapse.model.source import all_nodes
 
 
 @dataclass
@@ -123,7 +124,7 @@ class Cutter:
         if made is None or made.index not in self.fn.live:
             return []
         kept = [v.expr for v in made.subs if self._kept(v) and v.expr is not None]
-        inner = {id(n) for e in kept for n in ast.walk(e) if n is not e}
+        inner = {id(n) for e in kept for n in all_nodes(e) if n is not e}
         return [_at(ast.Expr(self._copy(e)), e) for e in kept if id(e) not in inner]
 
     def _if(self, node: ast.If) -> list[ast.stmt]:
@@ -152,7 +153,7 @@ class Cutter:
         return self._effects(made)
 
     def _needs_test(self, test: ast.expr) -> bool:
-        for node in ast.walk(test):
+        for node in all_nodes(test):
             made = self.fn.by_ast.get(id(node))
             if made is not None and any(self._kept(v) for v in made.vertices):
                 return True
@@ -244,9 +245,9 @@ class Cutter:
         """Whether evaluating the key before the value may give something else."""
         if isinstance(value, ast.Constant) or isinstance(key, ast.Constant):
             return False
-        if any(isinstance(n, ast.NamedExpr) for n in ast.walk(value)) or self._has_call(key):
+        if any(isinstance(n, ast.NamedExpr) for n in all_nodes(value)) or self._has_call(key):
             return True
-        return self._has_call(value) and any(isinstance(n, ast.Subscript) for n in ast.walk(key))
+        return self._has_call(value) and any(isinstance(n, ast.Subscript) for n in all_nodes(key))
 
     def _has_call(self, node: ast.expr) -> bool:
         """Whether evaluating it may change something: a call, a walrus, a property of the program."""
@@ -257,7 +258,7 @@ class Cutter:
                 and isinstance(n.value, ast.Name)
                 and n.value.id == self.fn.receiver
             )
-            for n in ast.walk(node)
+            for n in all_nodes(node)
         )
 
     def _value(self, write: StateWrite) -> ast.expr | None:

@@ -21,6 +21,7 @@ from timelapse.analysis.views import length_of, viewed
 from timelapse.model.pending import PENDING, WRITES
 from timelapse.model.program import ProgramSpec
 from timelapse.model.resource import Resource
+from timelapse.model.source import all_nodes
 from timelapse.model.times import is_derived
 
 
@@ -168,7 +169,7 @@ class Scanner:
             case ast.Lambda(args=args, body=body):
                 for default in (*args.defaults, *(d for d in args.kw_defaults if d is not None)):
                     visit(default)
-                names = {a.arg for a in ast.walk(args) if isinstance(a, ast.arg)}
+                names = {a.arg for a in all_nodes(args) if isinstance(a, ast.arg)}
                 self._visit(body, out, Where(True, True, True, where.bound | names))
             case ast.Await() | ast.Yield() | ast.YieldFrom():
                 for child in ast.iter_child_nodes(node):
@@ -228,7 +229,7 @@ class Scanner:
         for place, part in enumerate(node.generators):
             # What the first one runs over is evaluated at once, even where the rest is late.
             self._visit(part.iter, out, inner if place else where.part())
-            names = {n.id for n in ast.walk(part.target) if isinstance(n, ast.Name)}
+            names = {n.id for n in all_nodes(part.target) if isinstance(n, ast.Name)}
             if place == 0:
                 self._change(part, out)
             inner = inner._replace(bound=inner.bound | names)

@@ -8,6 +8,7 @@ from timelapse.analysis.ir import Found, StateRead, StateWrite
 from timelapse.analysis.opaque import Opaque
 from timelapse.analysis.operations import need, plain_state
 from timelapse.analysis.scan import Scanner
+from timelapse.model.source import all_nodes
 
 
 def what_it_does(scan: Scanner, node: ast.stmt) -> Found:
@@ -123,7 +124,7 @@ def _delete(scan: Scanner, node: ast.Delete, target: ast.expr, found: Found) -> 
 
 def _nested(scan: Scanner, node: ast.FunctionDef, found: Found) -> None:
     """A function defined inside: it may read locals at any later time, but not touch the program."""
-    names = {n.id for n in ast.walk(node) if isinstance(n, ast.Name)}
+    names = {n.id for n in all_nodes(node) if isinstance(n, ast.Name)}
     if scan.receiver in names:
         raise Opaque("TL304", node, f"the nested function {node.name} uses `self`", "make it a method")
     found.late |= names & scan.scope.locals

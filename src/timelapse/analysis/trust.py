@@ -12,7 +12,7 @@ from timelapse.analysis.purity.rules import is_refused
 from timelapse.analysis.scope import UNKNOWN, Scope
 from timelapse.analysis.tables import PURE_BUILTINS, READING_METHODS, builtin_name, is_math
 from timelapse.model.events import Event, Record
-from timelapse.model.source import function_source
+from timelapse.model.source import all_nodes, function_source
 
 Trusted = tuple[ast.AST, str, str]
 """Where, what is called, what kind of thing it is."""
@@ -42,7 +42,7 @@ def trusted_calls(
                 yield node, name, f"a function of {target.__module__}"
                 return
             inner = Scope.of(target)
-            for call in ast.walk(source.node):
+            for call in all_nodes(source.node):
                 if isinstance(call, ast.Call) and call not in source.node.decorator_list:
                     for _, what, why in trusted_calls(inner, call, None, seen | {target}):
                         yield node, f"{name}: {what}", why

@@ -24,7 +24,7 @@ from timelapse.kinds.base import StateSpec
 from timelapse.model.events import Event
 from timelapse.model.pending import PENDING
 from timelapse.model.program import Program, ProgramSpec
-from timelapse.model.source import function_source
+from timelapse.model.source import all_nodes, function_source
 
 Key = tuple[types.FunctionType, int]
 _GENERATOR = inspect.CO_GENERATOR | inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR
@@ -159,7 +159,7 @@ class Functions:
         scanner = Scanner(self, scope, fn.receiver, self._owner(fn.function), Mutability(scope, [], {}))
         fn.body = Desugar(fn.receiver, lambda n: scanner.states.named(n) is not None).block(fn.body)
         made = {
-            n.id for s in fn.body for n in ast.walk(s) if isinstance(n, ast.Name) and n.id.startswith("_tl_")
+            n.id for s in fn.body for n in all_nodes(s) if isinstance(n, ast.Name) and n.id.startswith("_tl_")
         }
         scope = Scope(fn.function, scope.locals | made, fn.receiver)
         scanner.scope = scope

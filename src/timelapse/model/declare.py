@@ -24,7 +24,7 @@ from timelapse.model.events import Event, Record
 from timelapse.model.pending import pending_states
 from timelapse.model.program import RUNTIME_NAMES, HandlerSpec, Listens, ParamSpec, Program, ProgramSpec
 from timelapse.model.resource import Resource
-from timelapse.model.source import function_source, statements
+from timelapse.model.source import all_nodes, function_source, statements
 from timelapse.model.types import TupleType, parse_value
 
 _RESERVED = {*RUNTIME_NAMES, *(n for n in dir(Program) if not n.startswith("__"))}
@@ -178,7 +178,7 @@ def _check_literal_default(base: type, name: str, line: int | None) -> None:
 
 def _is_literal(node: ast.expr) -> bool:
     if isinstance(node, ast.UnaryOp | ast.BinOp):  # -2**63 and the like, of plain numbers
-        return not any(isinstance(n, ast.Name | ast.Call | ast.Attribute) for n in ast.walk(node))
+        return not any(isinstance(n, ast.Name | ast.Call | ast.Attribute) for n in all_nodes(node))
     if isinstance(node, ast.Call):  # a NamedTuple of literals
         return not node.keywords and all(_is_literal(a) for a in node.args)
     try:
@@ -372,7 +372,7 @@ def _check_function(
     args = source.node.args.posonlyargs + source.node.args.args
     receiver = args[0].arg if args and not is_static else None
     known = {*params, *states, *_RESERVED, *_class_names(cls)}
-    for node in ast.walk(source.node):
+    for node in all_nodes(source.node):
         at = Place(source.file, getattr(node, "lineno", source.line), place.what)
         if isinstance(node, ast.Global | ast.Nonlocal):
             raise _global(at, "global" if isinstance(node, ast.Global) else "nonlocal", node.names[0])

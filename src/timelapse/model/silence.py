@@ -17,7 +17,7 @@ from timelapse.errors import Place, SilentLog
 from timelapse.ids import DAY
 from timelapse.model.events import Event
 from timelapse.model.program import Program, spec_of
-from timelapse.model.source import function_source
+from timelapse.model.source import all_nodes, function_source
 from timelapse.model.times import calendar_of, is_derived
 
 
@@ -62,7 +62,7 @@ def _sends(
     if source.node is None or function.__code__ in seen:
         return
     seen.add(function.__code__)
-    for node in ast.walk(source.node):
+    for node in all_nodes(source.node):
         if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Attribute):
             continue
         name = node.func.attr

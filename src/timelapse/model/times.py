@@ -27,7 +27,7 @@ from timelapse.model.program import (
     params_of,
     spec_of,
 )
-from timelapse.model.source import function_source
+from timelapse.model.source import all_nodes, function_source
 from timelapse.moments import shown_time, time_text
 
 VIEWS = ("last", "ago")
@@ -60,15 +60,15 @@ def times_of_function(
     arguments = source.node.args.posonlyargs + source.node.args.args
     receiver = arguments[0].arg if arguments else ""
     found = []
-    derived = {id(n.func) for n in ast.walk(source.node) if isinstance(n, ast.Call) and is_derived(n)}
-    for node in ast.walk(source.node):
+    derived = {id(n.func) for n in all_nodes(source.node) if isinstance(n, ast.Call) and is_derived(n)}
+    for node in all_nodes(source.node):
         if not isinstance(node, ast.Attribute):
             continue
         place = Place(source.file, getattr(node, "lineno", source.line), what)
         if isinstance(node.value, ast.Name) and node.value.id == receiver and node.attr in ("send", "cancel"):
             at_once = node.attr == "send" and id(node) in derived
             found.append(TimeUse("derive" if at_once else node.attr, place))
-    for node in ast.walk(source.node):
+    for node in all_nodes(source.node):
         if not (isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute)):
             continue
         place = Place(source.file, getattr(node, "lineno", source.line), what)
@@ -144,7 +144,7 @@ def _check_constant(
     node: ast.expr, receiver: str, own: set[str], params: dict[str, ParamSpec], what: str, place: Place
 ) -> None:
     """A view's length is made of numbers, names of the module and parameters, so that it is the same always."""
-    for part in ast.walk(node):
+    for part in all_nodes(node):
         fine = isinstance(
             part, ast.Constant | ast.BinOp | ast.UnaryOp | ast.operator | ast.unaryop | ast.expr_context
         )

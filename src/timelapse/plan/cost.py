@@ -19,6 +19,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from timelapse.analysis.result import PassProgram
+from timelapse.model.source import all_nodes
 from timelapse.model.types import ScalarType, ValueType
 
 EVENT_WORK = 30.0
@@ -185,7 +186,7 @@ def _accesses_of(text: str, states: frozenset[str]) -> tuple[int, int, frozenset
     def is_state(node: ast.expr) -> bool:
         return isinstance(node, ast.Attribute) and node.attr in states
 
-    for node in ast.walk(tree):
+    for node in all_nodes(tree):
         match node:
             case ast.Attribute(ctx=context) if is_state(node):
                 found += 1
@@ -218,7 +219,7 @@ def _writes_to(text: str, states: frozenset[str]) -> int:
     except SyntaxError:
         return len(states)
     found = 0
-    for node in ast.walk(tree):
+    for node in all_nodes(tree):
         match node:
             case ast.Subscript(value=ast.Attribute(attr=name), ctx=ast.Store() | ast.Del()):
                 found += name in states

@@ -11,7 +11,7 @@ from typing import Any
 from timelapse.errors import Place
 from timelapse.model.events import Event, Record
 from timelapse.model.program import HandlerSpec, Program, ProgramSpec
-from timelapse.model.source import function_source
+from timelapse.model.source import all_nodes, function_source
 
 
 @dataclass(frozen=True)
@@ -40,12 +40,12 @@ class Code:
 
     def states(self, spec: ProgramSpec) -> list[str]:
         """States that the code names."""
-        named = {n.attr for _, tree, _ in self.nodes for n in ast.walk(tree) if isinstance(n, ast.Attribute)}
+        named = {n.attr for _, tree, _ in self.nodes for n in all_nodes(tree) if isinstance(n, ast.Attribute)}
         return [name for name in spec.states if name in named]
 
     def emissions(self) -> Iterator[Emission]:
         for file, tree, function in self.nodes:
-            for node in ast.walk(tree):
+            for node in all_nodes(tree):
                 if (
                     isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute)
                     and node.func.attr in ("emit", "reject") and node.args
@@ -81,7 +81,7 @@ def code_of(cls: type[Program], handler: HandlerSpec) -> Code:
         if source.node is None:
             continue
         nodes.append((source.file, source.node, function))
-        for node in ast.walk(source.node):
+        for node in all_nodes(source.node):
             if isinstance(node, ast.Attribute) and node.attr not in Program.__dict__:
                 todo.extend(base.__dict__[node.attr] for base in cls.__mro__ if node.attr in base.__dict__)
             elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load):

@@ -13,7 +13,7 @@ from timelapse.analysis.ir import FunctionIR, Node, StateWrite, Vertex
 from timelapse.analysis.scope import Scope
 from timelapse.analysis.tables import PURE_BUILTINS, builtin_name, is_math
 from timelapse.kinds.base import StateSpec
-from timelapse.model.source import function_source
+from timelapse.model.source import all_nodes, function_source
 
 
 @dataclass(frozen=True)
@@ -140,7 +140,7 @@ def _pure_function(scope: Scope, func: ast.expr, depth: int = 0) -> bool:
     )  # fmt: skip
     refused = (ast.Lambda, ast.Await, ast.Yield, ast.YieldFrom, ast.GeneratorExp, ast.List, ast.Dict, ast.Set)
     for statement in source.node.body:
-        for node in ast.walk(statement):
+        for node in all_nodes(statement):
             if not isinstance(node, allowed) or isinstance(node, refused):
                 return False
             if isinstance(node, ast.Subscript | ast.Attribute) and isinstance(node.ctx, ast.Store):
@@ -183,7 +183,7 @@ def still(graph: Graph, fn: FunctionIR, since: Node, until: Node, state: str, us
 def names_of(fn: FunctionIR, *nodes: ast.expr | None) -> set[str]:
     """The names in expressions."""
     return {
-        n.id for node in nodes if node is not None for n in ast.walk(node)
+        n.id for node in nodes if node is not None for n in all_nodes(node)
         if isinstance(n, ast.Name) and n.id != fn.receiver
     }  # fmt: skip
 

@@ -12,6 +12,7 @@ from timelapse.analysis.scope import Scope
 from timelapse.analysis.tables import builtin_name
 from timelapse.kinds.base import ABSENT, StateSpec
 from timelapse.kinds.value import Value
+from timelapse.model.source import all_nodes
 from timelapse.model.types import BYTES, FLOAT, INT, STR, TIME, DecimalType
 
 _TOTAL = (INT, TIME, STR, BYTES)
@@ -102,5 +103,5 @@ def _clean(fn: FunctionIR, value: ast.expr, state: StateSpec) -> bool:
         return False
     return not any(
         isinstance(n, ast.NamedExpr) or (isinstance(n, ast.Attribute) and n.attr == state.name)
-        for n in ast.walk(value)
+        for n in all_nodes(value)
     )

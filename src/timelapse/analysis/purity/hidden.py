@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from timelapse.analysis.purity.names import is_installed, name_of
 from timelapse.analysis.purity.shared import change_through
 from timelapse.analysis.result import Severity
-from timelapse.model.source import function_source
+from timelapse.model.source import all_nodes, function_source
 
 if TYPE_CHECKING:
     from timelapse.analysis.purity.rules import Finding
@@ -126,7 +126,7 @@ def _changes_itself(kind: type, method: str, seen: set[str]) -> int | None:
     if node is None or not node.args.args:
         return None
     receiver = node.args.args[0].arg
-    parents = {child: n for n in ast.walk(node) for child in ast.iter_child_nodes(n)}
+    parents = {child: n for n in all_nodes(node) for child in ast.iter_child_nodes(n)}
     for at in parents:
         if not (isinstance(at, ast.Name) and at.id == receiver):
             continue

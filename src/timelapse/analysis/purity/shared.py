@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from timelapse.analysis.purity.names import Reference
 from timelapse.model.load import user_modules
+from timelapse.model.source import all_nodes
 
 if TYPE_CHECKING:
     from timelapse.analysis.purity.walk import Scope
@@ -189,11 +190,11 @@ def _handed_on(text: str, name: str) -> int | None:
         tree = ast.parse(text)
     except SyntaxError:
         return 0
-    parents = {child: n for n in ast.walk(tree) for child in ast.iter_child_nodes(n)}
+    parents = {child: n for n in all_nodes(tree) for child in ast.iter_child_nodes(n)}
     functions = (
-        n for n in ast.walk(tree) if isinstance(n, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda)
+        n for n in all_nodes(tree) if isinstance(n, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda)
     )
-    for node in (n for f in functions for n in ast.walk(f)):
+    for node in (n for f in functions for n in all_nodes(f)):
         if isinstance(node, ast.Name) and node.id == name and not _reads(node, parents):
             return node.lineno
     return None
@@ -232,16 +233,16 @@ def _changes_in(text: str) -> dict[str, tuple[str, int]]:
     except SyntaxError:
         return {}
     found: dict[str, tuple[str, int]] = {}
-    for function in ast.walk(tree):
+    for function in all_nodes(tree):
         if not isinstance(function, ast.FunctionDef | ast.AsyncFunctionDef):
             continue
         parents: dict[ast.AST, ast.AST] = {}
-        for node in ast.walk(function):
+        for node in all_nodes(function):
             for child in ast.iter_child_nodes(node):
                 parents[child] = node
-        globals_ = {n for g in ast.walk(function) if isinstance(g, ast.Global) for n in g.names}
-        names = [n for n in ast.walk(function) if isinstance(n, ast.Name)]
-        arguments = {a.arg for a in ast.walk(function) if isinstance(a, ast.arg)}
+        globals_ = {n for g in all_nodes(function) if isinstance(g, ast.Global) for n in g.names}
+        names = [n for n in all_nodes(function) if isinstance(n, ast.Name)]
+        arguments = {a.arg for a in all_nodes(function) if isinstance(a, ast.arg)}
         stored = {n.id for n in names if isinstance(n.ctx, ast.Store | ast.Del)}
         local = (stored | arguments) - globals_
         for name in names:

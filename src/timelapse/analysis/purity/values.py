@@ -11,6 +11,7 @@ import typing
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, Literal
 
+from timelapse.model.source import all_nodes
 from timelapse.model.types import ListType, OptionalType, ScalarType, TupleType, ValueType
 
 if TYPE_CHECKING:
@@ -242,7 +243,7 @@ def _assigned(name: str, scope: Scope) -> list[ast.expr]:
 
 
 def _mentions(node: ast.expr, name: str) -> bool:
-    return any(isinstance(n, ast.Name) and n.id == name for n in ast.walk(node))
+    return any(isinstance(n, ast.Name) and n.id == name for n in all_nodes(node))
 
 
 # --- where an order shows -------------------------------------------------------------------------

@@ -21,7 +21,7 @@ from timelapse.analysis.result import Diagnostic
 from timelapse.errors import Place
 from timelapse.model.events import Event, Record
 from timelapse.model.program import Program, ProgramSpec, spec_of
-from timelapse.model.source import FunctionNode, function_source, wrapped
+from timelapse.model.source import FunctionNode, all_nodes, function_source, wrapped
 
 
 @dataclass(frozen=True)
@@ -133,7 +133,7 @@ def scope_of(unit: Unit, spec: ProgramSpec, events: tuple[type[Event], ...] = ()
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda):
             scope._bound[node] = frozenset(_bound_names(node))
         elif isinstance(node, ast.ListComp | ast.SetComp | ast.DictComp | ast.GeneratorExp):
-            targets = [n for g in node.generators for n in ast.walk(g.target)]
+            targets = [n for g in node.generators for n in all_nodes(g.target)]
             scope._bound[node] = frozenset(n.id for n in targets if isinstance(n, ast.Name))
         elif isinstance(node, ast.Import):
             for alias in node.names:
@@ -179,7 +179,7 @@ def _bound_names(node: ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda) -> I
             yield at.name
         elif isinstance(at, ast.ListComp | ast.SetComp | ast.DictComp | ast.GeneratorExp):
             # A comprehension's targets are its own; what `:=` binds inside is the function's.
-            yield from (n.target.id for n in ast.walk(at) if isinstance(n, ast.NamedExpr))
+            yield from (n.target.id for n in all_nodes(at) if isinstance(n, ast.NamedExpr))
         elif not isinstance(at, ast.Lambda):
             todo.extend(ast.iter_child_nodes(at))
 

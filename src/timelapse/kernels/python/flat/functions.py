@@ -13,7 +13,7 @@ from timelapse.kernels.python.flat.infer import bound_names
 from timelapse.kernels.python.flat.states import StateCode
 from timelapse.model.events import Event, Record
 from timelapse.model.functions import compiled_within, remade
-from timelapse.model.source import FunctionNode
+from timelapse.model.source import FunctionNode, all_nodes
 
 _REFUSED = {"locals", "vars", "dir", "eval", "exec", "globals"}
 
@@ -80,7 +80,7 @@ def can_be_rewritten(tree: FunctionNode, names: set[str]) -> bool:
     inner = ast.Module(list(tree.body), [])
     if names & set(bound_names(inner)):
         return False
-    for node in ast.walk(inner):
+    for node in all_nodes(inner):
         if isinstance(node, ast.Yield | ast.YieldFrom | ast.Await | ast.Nonlocal | ast.Global):
             return False
         if isinstance(node, ast.Name) and (node.id in _REFUSED or node.id == "__class__"):
@@ -110,8 +110,8 @@ def compiled(
     made = ast.FunctionDef(function.__name__, args, body, [], None, None)
     made.lineno = made.end_lineno = tree.lineno
     made.col_offset = made.end_col_offset = 0
-    own = {x.arg for x in ast.walk(args) if isinstance(x, ast.arg)}
+    own = {x.arg for x in all_nodes(args) if isinstance(x, ast.arg)}
     own |= {n for n in bound_names(ast.Module(body, [])) if n not in nonlocals}
-    used = {n.id for n in ast.walk(made) if isinstance(n, ast.Name) and n.id.startswith("_tl_")} - own
+    used = {n.id for n in all_nodes(made) if isinstance(n, ast.Name) and n.id.startswith("_tl_")} - own
     outer = sorted({*used, *nonlocals, *function.__code__.co_freevars})
     return compiled_within(made, outer, function)

@@ -23,7 +23,7 @@ from timelapse.kernels.python.flat.types import (
     join,
     of_value,
 )
-from timelapse.model.source import FunctionNode, function_source
+from timelapse.model.source import FunctionNode, all_nodes, function_source
 
 MISSING: Any = object()
 _DEPTH = 4
@@ -45,7 +45,7 @@ def tree_of(function: types.FunctionType) -> FunctionNode | None:
 def bound_names(tree: ast.AST) -> list[str]:
     """Names that something in a tree binds, once for each place."""
     found: list[str] = []
-    for node in ast.walk(tree):
+    for node in all_nodes(tree):
         match node:
             case ast.Name(id=name, ctx=ast.Store() | ast.Del()):
                 found.append(name)
@@ -74,7 +74,7 @@ class Scope:
         self.receiver, self.event = receiver, event
         self._member, self._field, self._read, self._depth = member, field, read, depth
         self.locals = set(bound_names(ast.Module(list(tree.body), []))) | {
-            a.arg for a in ast.walk(tree.args) if isinstance(a, ast.arg)
+            a.arg for a in all_nodes(tree.args) if isinstance(a, ast.arg)
         }
         self._free = dict(zip(function.__code__.co_freevars, function.__closure__ or (), strict=True))
         self._types: dict[str, Type | None] = {}
@@ -132,7 +132,7 @@ class Scope:
             self._types[name] = ANY
 
     def _arguments(self) -> set[str]:
-        return {a.arg for a in ast.walk(self.tree.args) if isinstance(a, ast.arg)}
+        return {a.arg for a in all_nodes(self.tree.args) if isinstance(a, ast.arg)}
 
     def _statements(self) -> list[ast.AST]:
         """All statements but those of functions defined inside: their locals are their own."""
@@ -275,7 +275,7 @@ def called_scope(called: types.FunctionType, args: Sequence[Type], depth: int) -
     tree = tree_of(called)
     if not isinstance(tree, ast.FunctionDef) or tree.decorator_list or not plain_arguments(tree, len(args)):
         return None
-    if any(isinstance(n, ast.Yield | ast.YieldFrom) for n in ast.walk(tree)):
+    if any(isinstance(n, ast.Yield | ast.YieldFrom) for n in all_nodes(tree)):
         return None
     return Scope(called, tree, dict(zip([a.arg for a in tree.args.args], args, strict=True)), depth=depth)
 

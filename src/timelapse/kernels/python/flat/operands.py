@@ -14,7 +14,7 @@ from timelapse.kernels.python.flat.states import StateCode, read_type
 from timelapse.kernels.python.flat.text import expression, statements
 from timelapse.kernels.python.flat.types import ANY, INT64, Type, declared, guard, of_value
 from timelapse.kinds.grouped import Grouped
-from timelapse.model.source import FunctionNode
+from timelapse.model.source import FunctionNode, all_nodes
 from timelapse.model.types import FLOAT, TupleType, ValueType
 
 
@@ -39,7 +39,7 @@ class Operands:
         """Whether it returns True where it has rejected the event."""
         self.nested = 0
         """In how many comprehensions and functions of its own what is being rewritten stands."""
-        self._unsafe = any(isinstance(n, ast.NamedExpr) for n in ast.walk(tree))
+        self._unsafe = any(isinstance(n, ast.NamedExpr) for n in all_nodes(tree))
         self._scope = Scope(
             function, tree, known, receiver=receiver, event=event, member=self._member_type,
             field=lambda name: INT64 if name in ("ts", "seq") else fields.get(name, ANY), read=self._read_type,

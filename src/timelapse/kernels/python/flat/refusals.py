@@ -15,6 +15,7 @@ from timelapse.analysis.views import LOOKING
 from timelapse.kernels.python.flat.infer import tree_of
 from timelapse.kernels.python.flat.rows import refuse as refuse_row
 from timelapse.kinds.base import StateSpec
+from timelapse.model.source import all_nodes
 
 if TYPE_CHECKING:
     from timelapse.kernels.python.flat.rewrite import Rewriter
@@ -79,7 +80,7 @@ class _Order:
         """Whether something is written when the function returns, given whether something was before."""
         tree = tree_of(function)
         known = isinstance(tree, ast.FunctionDef) and tree.args.args and self._depth < _DEPTH
-        if tree is None or not known or any(isinstance(n, _LAZY) for n in ast.walk(tree)):
+        if tree is None or not known or any(isinstance(n, _LAZY) for n in all_nodes(tree)):
             self.found = True
             return True
         kept = (self._receiver, self._written, self._returned, self._guarded)
@@ -122,7 +123,7 @@ class _Order:
                 self._parts(node)
                 self._guarded -= 1
             case ast.FunctionDef() | ast.AsyncFunctionDef() | ast.ClassDef():
-                if any(isinstance(n, ast.Name) and n.id == self._receiver for n in ast.walk(node)):
+                if any(isinstance(n, ast.Name) and n.id == self._receiver for n in all_nodes(node)):
                     self._anything()
             case _:
                 self._parts(node)
@@ -201,7 +202,7 @@ class _Order:
             case ast.Name(id=name) if name in (self._receiver, "super"):
                 self._anything()
             case ast.Lambda():
-                if any(isinstance(n, ast.Name) and n.id == self._receiver for n in ast.walk(node)):
+                if any(isinstance(n, ast.Name) and n.id == self._receiver for n in all_nodes(node)):
                     self._anything()
             case ast.ListComp() | ast.SetComp() | ast.DictComp():
                 self._again(node)

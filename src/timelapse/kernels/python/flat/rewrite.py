@@ -21,7 +21,7 @@ from timelapse.kernels.python.flat.operands import Operands
 from timelapse.kernels.python.flat.text import expression
 from timelapse.kernels.python.flat.types import SCALARS, Type, declared
 from timelapse.model.events import Event
-from timelapse.model.source import FunctionNode
+from timelapse.model.source import FunctionNode, all_nodes
 
 _MOST_VARIANTS = 8
 
@@ -279,7 +279,7 @@ class Rewriter(Operands):
         given = [self.rewritten(a) for a in args]
         if scope is None or not all(isinstance(g, ast.Name | ast.Constant) for g in given):
             return None
-        for part in ast.walk(body.value):
+        for part in all_nodes(body.value):
             if isinstance(part, ast.Name) and part.id not in scope.locals:
                 return None
             if (
