@@ -10,7 +10,7 @@ import pytest
 import timelapse as tl
 from tests.writers.sources import load_source
 from timelapse.kernels.choose import SWITCH
-from timelapse.kernels.python.flat import written
+from timelapse.kernels.python.flat import rewrite
 
 SOURCE = """
 import timelapse as tl
@@ -43,13 +43,13 @@ class Watch(tl.Program):
 def rewritten(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The handlers that are rewritten, one after the other."""
     found: list[str] = []
-    real = written.handler
+    real = rewrite.handler
 
     def noted(work: Any, function: Any, event: Any, called: str) -> Any:
         found.append(called)
         return real(work, function, event, called)
 
-    monkeypatch.setattr(written, "handler", noted)
+    monkeypatch.setattr("timelapse.kernels.python.flat.written.handler", noted)
     monkeypatch.setenv(SWITCH, "python")
     return found
 
@@ -61,7 +61,7 @@ def same(program: tl.Program, events: list[tl.Event], **how: Any) -> None:
 
 def test_a_pass_is_rewritten_once(rewritten: list[str]) -> None:
     cls = load_source(SOURCE, "Watch")
-    module = sys.modules[cls.__module__]
+    module: Any = sys.modules[cls.__module__]
     events = [module.Hit(who=n % 3, size=n % 5, ts=n) for n in range(200)]
     same(cls(), events, slices=5, strategy="staged")
     once = len(rewritten)

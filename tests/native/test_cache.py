@@ -321,7 +321,12 @@ def test_entries_are_not_all_looked_at_for_each(cache: Path, monkeypatch: pytest
     looked: list[int] = []
     real = store.entries
     monkeypatch.setattr(store, "_SINCE", store._Since())
-    monkeypatch.setattr(store, "entries", lambda: looked.append(1) or real())
+
+    def noted() -> list[store.Entry]:
+        looked.append(1)
+        return real()
+
+    monkeypatch.setattr(store, "entries", noted)
     for number in range(20):
         assert store.write(str(number), b"x" * 1000)
     assert len(looked) == 1

@@ -13,6 +13,5 @@ from timelapse.streaming.sources.push import Push
 def _patient(monkeypatch: pytest.MonkeyPatch) -> None:
     """Who says no other time waits as long as tests do."""
     monkeypatch.setattr(Live.until, "__defaults__", (LONG,))
-    monkeypatch.setitem(Live.keep_out.__kwdefaults__, "timeout", LONG)
-    monkeypatch.setitem(Live.filter.__kwdefaults__, "timeout", LONG)
-    monkeypatch.setitem(Push.send.__kwdefaults__, "timeout", LONG)
+    for method in (Live.keep_out, Live.filter, Push.send):
+        monkeypatch.setattr(method, "__kwdefaults__", {**(method.__kwdefaults__ or {}), "timeout": LONG})
