@@ -365,6 +365,30 @@ def test_progress_says_what_is_going_on(monkeypatch: pytest.MonkeyPatch) -> None
     assert any("events are taken out of the log" in note for note in two.notes)
 
 
+@pytest.mark.parametrize("fails", [False, True])
+def test_a_resumable_replay_finds_nothing_first(fails: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where something fails late, nothing can go on from the run: the loop that takes it out is the run. Else it can."""
+    monkeypatch.setenv(SWITCH, "interpreted")
+    events = [
+        LaterMove(who=i % 5, amount=0 if fails and i % 100 == 57 else 1)._at(i, i) for i in range(1_000)
+    ]
+    stages: list[str] = []
+
+    class Told(Silent):
+        def stage(self, name: str, total: int) -> None:
+            stages.append(name)
+
+    done = counting(monkeypatch)
+    run = tl.replay(Later, events, slices=1, spark=False, quarantine=True, resumable=True, progress=Told())
+    assert done[1] == (2 if fails else 1)
+    assert set(stages) == {"final"}
+    serial = run_serial(Later, events, quarantine=True)
+    assert told(run) == told(serial)
+    assert run.quarantined == serial.quarantined
+    assert bool(run.quarantined_count) is fails
+    assert run.verify().ok
+
+
 @pytest.mark.parametrize("last", [False, True])
 def test_what_fails_late_is_taken_out_on_the_way(last: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     """The loop that takes it out is the run from the start, unless the log then ends at another time."""

@@ -9,12 +9,17 @@ import pytest
 
 import timelapse as tl
 from tests.depth import deep
+from tests.writers.looking import looking
+from tests.writers.raising import raising
+from tests.writers.sending import sending
+from tests.writers.sources import in_other_times, load_source, random_events, random_program
 from timelapse import serial
 from timelapse.errors import HandlerError, TooManyQuarantined
 from timelapse.kernels.takeout import steplog, taking, undoing
 from timelapse.kernels.takeout.taking import without_failing
 from timelapse.log import MemoryLog
 from timelapse.model.failure import quarantined_row
+from timelapse.model.times import acts_later
 
 
 class Move(tl.Event):
@@ -255,7 +260,7 @@ def plain(found: serial.SerialOutcome) -> tuple[Any, ...]:
 
 
 def taken_out(program: type[tl.Program], events: list[tl.Event], until: int | None) -> tuple[Any, ...]:
-    log = MemoryLog(events, [Move])
+    log = MemoryLog(events, list(dict.fromkeys(map(type, events))))
     try:
         found, rows = without_failing(program(), log, most=len(events), until=until)
     except HandlerError as failure:
@@ -305,6 +310,43 @@ def test_random_logs(program: type[tl.Program], forgets: bool, monkeypatch: pyte
             assert found == meant, seed
     assert counting.undone > 25
     assert counting.again > 60
+
+
+@pytest.mark.parametrize("one_in", [3, 17])
+def test_random_programs(one_in: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Timers that are set again and cancelled, dated events and writes, windows, keys that are removed; dense failures and rare ones."""
+    counting = Counting(monkeypatch)
+    tried = late = 0
+    for seed in range(deep(60)):
+        rng = random.Random(one_in * 100_000 + seed)
+        text = sending(rng, random_program(rng, 3, further=rng.random() < 0.5), later=True)
+        if rng.random() < 0.6:
+            made = in_other_times(rng, text)
+            text = made if "@tl.on(" in made else text
+        if rng.random() < 0.5:
+            text = looking(rng, text, dated=rng.choice((0.0, 0.3)))
+        program = load_source(raising(rng, text, one_in))
+        if not acts_later(program()):
+            continue
+        tried += 1
+        events = [e._at(e.ts, seq) for seq, e in enumerate(random_events(program, rng, 40))]
+        until = rng.choice((None, events[-1].ts + 12))
+        forgets = rng.random() < 0.5
+        with monkeypatch.context() as patch:
+            if forgets:
+                patch.setattr(taking, "_SPACING", 1)
+                patch.setattr(steplog, "_FEW", -10_000)
+                patch.setattr(steplog, "_PART", 1_000_000)
+            meant = beginning_again(program, events, until)
+            found = taken_out(program, events, until)
+        if meant[0] == "tick":
+            assert found[:2] == meant[:2], seed
+        else:
+            assert found == meant, seed
+            late += sum(row[0] != events[row[2]].ts for row in meant[1])
+    assert tried > 20
+    assert late > (50 if one_in == 3 else 3)
+    assert counting.undone
 
 
 def test_one_suspect_has_another_fail_or_not(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -19,14 +19,14 @@ def sending(rng: random.Random, text: str, *, later: bool = False) -> str:
     With `later` some of them are dated or timers, and timers are cancelled. What is sent is handled by handlers that send in turn: the field `a` counts down, so it ends.
     """
     lines = text.splitlines()
-    places = list(_places(ast.parse(text)))
+    there = list(places(ast.parse(text)))
     heard = re.findall(r"    @tl\.on\(([^()]*)\)", text)
     events = sorted({name for names in heard for name in names.split(", ")})
     reads = [
         read.format(name) for declared, read in _READS
         for name in re.findall(rf"^    (s\d): {re.escape(declared)}$", text, re.MULTILINE)
     ]  # fmt: skip
-    chosen = rng.sample(places, min(len(places), rng.randint(1, 5 if later else 3)))
+    chosen = rng.sample(there, min(len(there), rng.randint(1, 5 if later else 3)))
     for line, indent in sorted(chosen, reverse=True):
         lines.insert(line - 1, " " * indent + _send(rng, events, reads, later))
     made = "\n".join(lines) + "\n"
@@ -75,7 +75,7 @@ def _send(rng: random.Random, events: list[str], reads: list[str], later: bool) 
     return f"if {test}: self.send({'sent := ' if rng.random() < 0.2 else ''}{made}{when})"
 
 
-def _places(module: ast.Module) -> Iterator[tuple[int, int]]:
+def places(module: ast.Module) -> Iterator[tuple[int, int]]:
     """Where a statement can be put: line and indent, in functions with an event `e` and locals `n` and `k`."""
     for cls in module.body:
         if isinstance(cls, ast.ClassDef):

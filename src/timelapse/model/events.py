@@ -267,7 +267,7 @@ class Event(_Row, metaclass=_EventMeta):
 
     def _at(self, ts: int, seq: int) -> Self:
         """The same event at another place."""
-        return self._raw((*self._values(), ts, seq))
+        return tuple.__new__(type(self), (*tuple.__getitem__(self, _FIELDS), ts, seq))
 
     def __repr__(self) -> str:
         pairs = [(f.name, v) for f, v in zip(self.__fields__, self._values(), strict=True)]
@@ -311,6 +311,8 @@ class Record(_Row, metaclass=_EventMeta):
         return _repr(type(self).__name__, pairs)
 
 
+_FIELDS = slice(0, -2)
+"""Of an event: what it has is followed by its place."""
 _TS_CHECK = TIME.checker("ts")
 _SEQ_CHECK = INT.checker("seq")
 

@@ -3,7 +3,8 @@
 Where something may fail long after its event, and the replay is one pass as Python, the loop that has such events undone is the run from
 the start (kernels/takeout/kernel.py). Other replays undo what fails in its own step there and then (kernels/python/steps.py): where
 that moves no time at which the log or a slice begins or ends, nothing else has to be done. What fails later has had effects: then
-they begin again without the event, or a loop as Python finds all such events first (kernels/takeout/taking.py).
+they begin again without the event, in that loop where they are one pass as Python (`resumable`: what it would keep is of use only if
+nothing fails late), or a loop as Python finds all such events first (kernels/takeout/taking.py).
 """
 
 from __future__ import annotations
@@ -63,7 +64,8 @@ def replay_without_failing(request: Request, plan: Plan, attempt: Attempt) -> Ru
             f"event seq {failure.seq:,} fails: from here on one slice after the other, taking such events out"
         )
     chain = _in_order(request, plan)
-    if acts_later(request.program) and (late := _late(request, chain)) is not None:
+    at_once = acts_later(request.program) and not request.settings.resumable
+    if at_once and (late := _late(request, chain)) is not None:
         return _taking(request, late, plan, attempt)
     gone: dict[int, Quarantined] = {}
     rounds, began = 0, time.perf_counter()
@@ -86,7 +88,9 @@ def replay_without_failing(request: Request, plan: Plan, attempt: Attempt) -> Ru
             if failure.ts > (request.source.reader.ts_first or 0) and not _is_cheap(request):
                 break
     if (late := _late(request, chain)) is not None:
-        return _taking(request, late, plan, attempt)
+        # Where something fails late, nothing goes on from the run (run/earlier.py): it need not keep what that would take.
+        once = replace(request, settings=replace(request.settings, resumable=False))
+        return _taking(once, late, plan, attempt)
     most = most_failures(request.settings.max_quarantined, request.source.reader.count)
     rows = taken_out(
         request.program, request.source.reader, most=most, until=request.settings.until,
@@ -113,11 +117,11 @@ def _finally(request: Request, plan: Plan, attempt: Attempt, rows: list[Quaranti
 
 def _late(request: Request, chain: Plan) -> Plan | None:
     """The plan of a run in which what fails late is taken out on the way; None where it is found first, and the replay is one without it:
-    that is compiled, or has several slices, or keeps what another run goes on from.
+    that is compiled, or has several slices.
     """
     settings, reader = request.settings, request.source.reader
     least = least_slices(request.program, chain.last, reader.count, memory_setting())
-    if (settings.slices or least) > 1 or settings.resumable or _is_cheap(request):
+    if (settings.slices or least) > 1 or _is_cheap(request):
         return None
     return replace(chain, final=replace(chain.final, takes_late=True))
 

@@ -87,6 +87,14 @@ class Cells:
         writers = self.writers.numbers(key)
         return self._at_place(key, writers, bisect_left(writers, number))
 
+    def found_by(self, step: Step, key: Any) -> Any:
+        """What it held when a step began that is kept, or is to be."""
+        own = self.data
+        for data, written, old in step.wrote:
+            if data is own and written == key:
+                return old
+        return self.before(key, step.number)
+
     def after(self, key: Any, number: int) -> Any:
         """What it held when that step was over."""
         writers = self.writers.numbers(key)
@@ -169,8 +177,8 @@ class Cells:
 
     def reads(self, step: Step, key: Any) -> bool:
         """Whether a step reads it."""
-        pairs = iter(step.reads)
-        return any(index is self.readers and read == key for index, read in zip(pairs, pairs, strict=True))
+        reads, readers = step.reads, self.readers
+        return any(reads[at] is readers and reads[at + 1] == key for at in range(0, len(reads), 2))
 
     # --- several keys -----------------------------------------------------------------------------
 

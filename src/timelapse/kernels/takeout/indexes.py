@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
 from timelapse.kernels.takeout.cells import Cells
@@ -11,6 +12,7 @@ from timelapse.kernels.takeout.looking import FrontDone
 if TYPE_CHECKING:
     from timelapse.kernels.takeout.steplog import Step
 
+_number_of = attrgetter("number")
 _STALE = 3
 """They may have so many steps that are forgotten, for one that is kept,"""
 _FEW = 1024
@@ -44,9 +46,10 @@ class Indexes:
     def bring_up(self) -> None:
         """Put all steps in: of those that others did not touch, from the last time on."""
         writers_of, steps = self._writers_of, self.steps
-        for step in self._order[self._count :]:
+        new = self._order[self._count :]
+        steps.update(zip(map(_number_of, new), new, strict=True))
+        for step in new:
             number = step.number
-            steps[number] = step
             first = mine = None
             for data, key, _ in step.wrote:
                 writers = writers_of[id(data)]

@@ -132,7 +132,7 @@ class NotedAgenda(Agenda):
         del self.set[went_off:]  # the step has written no timer, but the one that it stems from is gone
 
     def writes_due(self, at: int) -> Iterator[Dated]:
-        return self._due(super().writes_due(at)) if self.writes else iter(())
+        return self._due(super().writes_due(at))
 
     def _due(self, writes: Iterator[Dated]) -> Iterator[Dated]:
         for dated in writes:

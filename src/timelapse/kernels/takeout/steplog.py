@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Callable, Iterator, Sequence
+from operator import attrgetter
 from typing import Any
 
 from timelapse.errors import HandlerError
@@ -37,6 +38,8 @@ LOG_EVENT, DATED_EVENT = Phase.LOG_EVENT, Phase.DATED_EVENT
 Key = tuple[int, int, int, tuple[Any, ...]]
 """Where a step stands: time, phase, then the place of a tick, the seq of a log event or the root of a dated one, and for what
 is dated its number of issue."""
+
+_number_of = attrgetter("number")
 
 WITHDRAWN = object()
 """In the place of the step in which something dated happened: what dated it does so no more."""
@@ -147,10 +150,12 @@ class NotedLoop(QuickLoop):
                 return
             if at > to:
                 return
-            for dated in agenda.writes_due(at):
-                self._write(dated)
-            for dated in agenda.events_due(at):
-                self._transaction(dated.event, dated.handlers, at, DATED_EVENT, dated.root)
+            if writes:
+                for dated in agenda.writes_due(at):
+                    self._write(dated)
+            if events and events[0][0] == at:
+                for dated in agenda.events_due(at):
+                    self._transaction(dated.event, dated.handlers, at, DATED_EVENT, dated.root)
 
     def _transaction(
         self, event: Event | None, handlers: tuple[HandlerSpec, ...], ts: int, phase: int, root: int
@@ -218,7 +223,7 @@ class NotedLoop(QuickLoop):
 
     def place_of(self, step: Step) -> int:
         """The place of a step that is kept."""
-        return bisect_left(self.order, step.number, key=lambda s: s.number)
+        return bisect_left(self.order, step.number, key=_number_of)
 
     def failed(self) -> None:
         """The step under way has raised, and never was."""
@@ -263,9 +268,12 @@ class NotedLoop(QuickLoop):
         self._kept = len(order)
         return self._kept <= most - most // _PART
 
-    def forget_all(self) -> None:
-        """Forget all steps: nothing can change them any more."""
-        self._forget(len(self.order))
+    def give_all(self) -> None:
+        """Give away what all steps put out: nothing can change them any more. The loop is at its end."""
+        if self._wanted is not None:
+            for step in self.order:
+                if step.emitted or step.refusal is not None:
+                    self._wanted(step)
 
     def _first(self, root: int | None) -> int:
         """The place among the kept steps of an event's own: the first one where that is not kept."""

@@ -271,7 +271,7 @@ class _Undo(_Taking):
             return self._loop.outcome
         if end is not None and self._reached > end:
             return None
-        self._loop.forget_all()
+        self._loop.give_all()
         outcome = self._loop.outcome
         outcome.outputs, outcome.refused = self._outputs, self._refused
         outcome.pending = self._loop.count_pending()

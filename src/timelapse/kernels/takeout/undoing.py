@@ -12,6 +12,7 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from heapq import heappop, heappush
+from operator import attrgetter
 from typing import Any
 
 from timelapse.errors import HandlerError
@@ -27,6 +28,7 @@ from timelapse.model.agenda import Agenda, Dated
 from timelapse.model.program import Program
 from timelapse.serial import Backing, DictStore, Journal, Refusal
 
+_key_of = attrgetter("key")
 _GONE: Any = object()
 """In the place of a value: the step has removed the key."""
 _PLAIN = (int, str, bytes, bool, type(None))
@@ -61,47 +63,35 @@ class _PastStore(DictStore):
 
     def __init__(self, past: _Past, front: NotedStore, journal: Journal) -> None:
         super().__init__(journal)
-        self._past, self._cells = past, front.cells
-        self._readers = front.cells.readers
+        self._past, self.cells = past, front.cells
+        self._readers, self._read = front.cells.readers, past.reads.extend
 
     def get(self, key: Any, default: Any) -> Any:
+        self._read((self._readers, key))
+        value = self._value(key)
+        return default if value is ABSENT else value
+
+    def _value(self, key: Any) -> Any:
         value = self.data.get(key, ABSENT)
         if value is ABSENT:
-            past = self._past
-            past.reads[self._readers, key] = None
-            value = self._cells.before(key, past.number)
-        return default if value is ABSENT or value is _GONE else value
-
-    def _value(self, key: Any, *, noted: bool) -> Any:
-        own = self.data.get(key, ABSENT)
-        if own is not ABSENT:
-            return ABSENT if own is _GONE else own
-        if noted:
-            self._past.read(self._cells.readers, key)
-        return self._cells.before(key, self._past.number)
+            return self.cells.found_by(self._past.under_way, key)
+        return ABSENT if value is _GONE else value
 
     def drop(self, key: Any) -> None:
-        if self._value(key, noted=False) is ABSENT:
-            self._value(key, noted=True)
+        if self._value(key) is ABSENT:
+            self._read((self._readers, key))
         else:
             self.put(key, _GONE)
 
     def items(self) -> Iterable[tuple[Any, Any]]:
-        self._past.read(self._cells.wide, None)
-        found = {
-            key: self._value(key, noted=False) for key in {**dict.fromkeys(self._cells.known()), **self.data}
-        }
+        self._read((self.cells.wide, None))
+        found = {key: self._value(key) for key in {**dict.fromkeys(self.cells.known()), **self.data}}
         return [(key, value) for key, value in found.items() if value is not ABSENT]
 
     def stored_under(self, head: tuple[Any, ...]) -> Iterable[Any]:
-        self._past.read(self._cells.wide, head)
-        keys = {*self._cells.stored_under(head), *(key for key in self.data if key[: len(head)] == head)}
-        return [key for key in keys if self._value(key, noted=False) is not ABSENT]
-
-    def written(self) -> Iterator[tuple[tuple[Cells, Any], Any]]:
-        """What the step leaves under the keys that it wrote."""
-        for key, value in self.data.items():
-            yield (self._cells, key), ABSENT if value is _GONE else value
+        self._read((self.cells.wide, head))
+        keys = {*self.cells.stored_under(head), *(key for key in self.data if key[: len(head)] == head)}
+        return [key for key in keys if self._value(key) is not ABSENT]
 
 
 class _PastAgenda(Agenda):
@@ -109,26 +99,40 @@ class _PastAgenda(Agenda):
 
     def __init__(self) -> None:
         super().__init__()
-        self.before: Sequence[Dated] = ()
+        self._before: Sequence[Dated] = ()
         self.dates: list[Dated] = []
         self.timers: dict[Any, Any] = {}
+        self._same = 0
+        """So many of the first dates are those from before."""
 
     def begin(self, before: Sequence[Dated]) -> None:
-        self.before, self.dates, self.timers = before, [], {}
+        self._before, self._same, self.dates = before, 0, []
+        self.timers.clear()
+
+    def as_before(self) -> bool:
+        """Whether the step has dated exactly what it dated before."""
+        return self._same == len(self.dates) == len(self._before)
 
     def date(self, dated: Dated) -> None:
         place = len(self.dates)
-        if place < len(self.before) and _same_dated(self.before[place], dated):
-            dated = self.before[place]
+        if place < len(self._before) and _same_dated(self._before[place], dated):
+            dated = self._before[place]
+            self._same += 1
         self.dates.append(dated)
         if dated.timer is not None:
             self.timers[dated.timer] = dated
 
     def disarm(self, timer: Any) -> None:
-        self.timers[timer] = ABSENT
+        self.timers[timer] = _GONE
 
     def undo(self) -> None:
-        self.dates, self.timers = [], {}
+        self.begin(self._before)
+
+
+def _pairs(reads: Sequence[Any]) -> Iterator[tuple[Index, Any]]:
+    """What a step reads: each index with the key."""
+    parts = iter(reads)
+    return zip(parts, parts, strict=True)
 
 
 def _same_dated(a: Dated, b: Dated) -> bool:
@@ -159,33 +163,45 @@ class _PastBacking(Backing):
         return done
 
     def _number(self) -> int:
-        return self._past.number
+        return self._past.under_way.number
 
 
 class _Past(QuickLoop):
     """Does single steps again, each where it stood."""
 
+    under_way: Step
+    """The one under way, or the latest one."""
+
     def __init__(self, program: Program, front: NotedLoop) -> None:
-        self.number = 0
-        self.reads: dict[tuple[Index, Any], None] = {}
+        self.reads: list[Any] = []
+        """What the step under way reads, as steps have it."""
         self.done: list[PastDone] = []
         super().__init__(program, _PastBacking(self, front))
         self.agenda = self._agenda = _PastAgenda()
         self.pasts: list[_PastStore] = list(self._stores.values())  # type: ignore[arg-type]
+        self.left: list[tuple[Cells, dict[Any, Any]]] = [(store.cells, store.data) for store in self.pasts]
+        """What the step leaves under the keys that it wrote, by state, and of timers. `_GONE`: nothing."""
+        self.left.append((front.agenda.cells, self.agenda.timers))
+        self.left_in = {id(cells.data): (cells, left) for cells, left in self.left}
+        """By the dict in which they hold what keys hold now."""
 
     def read(self, index: Index, key: Any) -> None:
         """The step reads something."""
-        self.reads[index, key] = None
+        self.reads += (index, key)
 
     def do(self, step: Step) -> Refusal | None:
         """How it was rejected, if it was: then nothing that it did stays. Raises HandlerError."""
-        self.number, self.reads = step.number, {}
+        self.under_way = step
+        self.reads.clear()
         self.agenda.begin(step.dates)
-        self._clear()
-        for store in self.pasts:
-            store.data.clear()
-        for done in self.done:
-            done.own.clear()
+        if self._journal:
+            self._journal.clear()
+            for store in self.pasts:
+                store.data.clear()
+        if self.done:
+            self.past.done.clear()
+            for done in self.done:
+                done.own.clear()
         dated = step.dated
         if dated is not None and dated.write is not None:
             self._write(replace(dated, write=(self.states[dated.name], *dated.write[1:])))
@@ -193,9 +209,13 @@ class _Past(QuickLoop):
         ts, phase, _, _ = step.key
         return self._handle(step.event, step.handlers, ts, phase, step.root)
 
-    @property
-    def emitted(self) -> list[Any]:
-        return self._emitted[:]
+    def take_emitted(self) -> list[Any]:
+        """What the step has put out."""
+        if not self._emitted:
+            return []
+        emitted = self._emitted[:]
+        self._emitted.clear()
+        return emitted
 
 
 class Undoing:
@@ -266,7 +286,7 @@ class Undoing:
             self._do(Step(self._between(key), key, dated.root, dated.event, dated.handlers, dated), new=True)
 
     def _place(self, key: Key) -> int:
-        return bisect_left(self._front.order, key, key=lambda step: step.key)
+        return bisect_left(self._front.order, key, key=_key_of)
 
     def _number_at(self, key: Key) -> int:
         """The number of the step that stands there, or next after it."""
@@ -293,28 +313,29 @@ class Undoing:
             self._took(failure)
             self._take_tree(failure.seq)
             return
-        agenda, number = past.agenda, step.number
         if new:
             self._enter(step)
-        step.emitted, step.refusal = past.emitted, refusal
-        self._date(step, agenda.dates)
+        step.emitted, step.refusal = past.take_emitted(), refusal
+        agenda = past.agenda
+        if not agenda.as_before():
+            self._date(step, agenda.dates)
         if step.dated is not None and step.dated.timer is not None:
-            agenda.timers.setdefault(step.dated.timer, ABSENT)
-        left: dict[tuple[Cells, Any], Any] = {}
-        if refusal is None:
-            for store in past.pasts:
-                if store.data:
-                    left |= store.written()
-        if agenda.timers:
-            left |= {(front.agenda.cells, timer): value for timer, value in agenda.timers.items()}
-        unwritten = [at for at in self._written(step) if at not in left]
-        for at in unwritten:
-            self._unwrite(*at, step)
-        for (cells, cell), value in left.items():
-            self._change(cells, cell, number, cells.rewrite(step, cell, value), value)
+            agenda.timers.setdefault(step.dated.timer, _GONE)
+        unwritten: list[tuple[Cells, Any]] = []
+        for data, key, _ in step.wrote:
+            cells, left = past.left_in[id(data)]
+            if key not in left:
+                unwritten.append((cells, key))
+        for cells, key in dict.fromkeys(unwritten):
+            self._change(cells, key, step.number, *cells.unwrite(step, key))
+        for cells, left in past.left:
+            for key, value in left.items() if left else ():
+                value = ABSENT if value is _GONE else value
+                self._change(cells, key, step.number, cells.rewrite(step, key, value), value)
         if step.told or front.indexes.done:
             self._tell_all(step)
-        self._read(step, past.reads, same_writes=not unwritten)
+        if unwritten or past.reads != step.reads:
+            self._read(step, past.reads[:])
 
     def _tell_all(self, step: Step) -> None:
         """Note what a step has done on keys of states whose operations are kept."""
@@ -345,11 +366,11 @@ class Undoing:
             front.outcome.events -= 1
         for dated in (*step.later, *step.dates):
             self._withdraw(dated)
-        for at in self._written(step):
-            self._unwrite(*at, step)
+        for cells, key in self._written(step):
+            self._change(cells, key, step.number, *cells.unwrite(step, key))
         for told in step.told:
             self._tell(told, step, [])
-        self._read(step, {})
+        self._read(step, [])
         del front.indexes.steps[step.number]
 
     def _written(self, step: Step) -> list[tuple[Cells, Any]]:
@@ -357,18 +378,14 @@ class Undoing:
         cells_of = self._front.indexes.cells_of
         return list(dict.fromkeys((cells_of[id(data)], key) for data, key, _ in step.wrote))
 
-    def _read(self, step: Step, now: dict[tuple[Index, Any], None], *, same_writes: bool = False) -> None:
-        """Note what a step reads. `same_writes`: what it wrote, it still does: then what it reads of that need not be in indexes."""
-        pairs = iter(step.reads)
-        before = dict.fromkeys(zip(pairs, pairs, strict=True))
-        if same_writes and before.keys() == now.keys():
-            return
-        for at in before:
-            if at not in now:
-                at[0].remove(at[1], step.number)
-        for at in now:
-            at[0].add(at[1], step.number)
-        step.reads = [part for at in now for part in at]
+    def _read(self, step: Step, now: list[Any]) -> None:
+        """Note what a step reads."""
+        before, after = set(_pairs(step.reads)), set(_pairs(now))
+        for index, key in before - after:
+            index.remove(key, step.number)
+        for index, key in after:
+            index.add(key, step.number)
+        step.reads = now
 
     # --- what is dated ----------------------------------------------------------------------------
 
@@ -401,10 +418,6 @@ class Undoing:
 
     # --- cells ------------------------------------------------------------------------------------
 
-    def _unwrite(self, cells: Cells, key: Any, step: Step) -> None:
-        """A step has not written it after all."""
-        self._change(cells, key, step.number, *cells.unwrite(step, key))
-
     def _change(self, cells: Cells, key: Any, number: int, old: Any, new: Any) -> None:
         """What a key holds after a step has changed: who read it is to do so again."""
         if cells is self._front.agenda.cells:
@@ -415,11 +428,13 @@ class Undoing:
         if same(old, new):
             return
         until = cells.next_writer(key, number)
-        self._do_again(cells.readers, key, number, until)
+        if key in cells.readers.found:
+            self._do_again(cells.readers, key, number, until)
         if until is not None and cells.reads(step := self._front.indexes.steps[until], key):
             self._wait(step)
-        for index, read in cells.read_wide(key):
-            self._do_again(index, read, number)
+        if cells.wide.found or cells.back.found:
+            for index, read in cells.read_wide(key):
+                self._do_again(index, read, number)
 
     def _tell(self, told: Told, step: Step, done: list[Operation]) -> None:
         """What a step has done on a key, of a state whose operations are kept."""
