@@ -317,3 +317,44 @@ def test_of_a_long_stretch_it_is_soon_given_up_to_find_reads_one_by_one(
         assert "sums" in past.deep
     assert attempts == 6 + 5
     assert [run.history("sums", key, last=5).text for key in range(6)] == asked
+
+
+class Paired(tl.Program):
+    """Things under declared keys, asked for one by one."""
+
+    met: tl.SetOf[int, int]
+    seen: tl.MapOf[int, int, int] = tl.state(default=0)
+    again: tl.Counter[int]
+
+    @tl.on(Message)
+    def meet(self, m: Message) -> None:
+        if (m.recipient, m.sender) in self.met:
+            self.again[m.sender] += 1
+            self.met.discard(m.recipient, m.sender)
+        self.met.add(m.sender, m.recipient)
+        self.seen[m.sender, m.recipient] += self.again[m.recipient]
+
+
+@pytest.mark.parametrize("slices", [1, 3])
+def test_what_stands_under_keys_is_told_one_by_one(slices: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By the events that matter: no slice is gone through for pairs that are put in, taken out and looked up."""
+    given = messages(90, seed=7)
+    run = replay(Paired, MemoryLog(given, [Message, Friendship]), slices=slices, spark=False)
+    numbered = [e._at(e.ts, i) for i, e in enumerate(given)]
+    found, unfocused = check(Paired, run, numbered, [90, 61, 30])
+    assert found > 30
+    assert unfocused == 0
+    asked = [n for n, e in enumerate(given) if type(e) is Message][-8:]
+
+    def answers() -> list[str]:
+        return [run.why_not(seq, depth=2).text for seq in asked]
+
+    with monkeypatch.context() as patch:
+        patch.setattr(focus_module, "MOST", -1)
+        wanted = answers()
+
+    def walk(*_: Any, **__: Any) -> None:
+        raise AssertionError("the slice was gone through")
+
+    monkeypatch.setattr(Past, "walk", walk)
+    assert answers() == wanted

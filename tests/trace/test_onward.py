@@ -13,8 +13,9 @@ from tests.trace.test_thin import Edge, Spreading, _shut
 from timelapse.log import MemoryLog
 from timelapse.run import replay
 from timelapse.trace import focus as focus_module
+from timelapse.trace import likely as likely_module
 from timelapse.trace import whole as whole_module
-from timelapse.trace.knowledge import Uncompiled, Unfocused
+from timelapse.trace.knowledge import Ask, Uncompiled, Unfocused
 from timelapse.trace.moments import Past
 from timelapse.trace.whole import FromBeginning, past_of
 
@@ -69,3 +70,22 @@ def _noting(through: list[int], go: Any) -> Any:
         go(self, slice_id, reader, stops, *args, **given)
 
     return going
+
+
+def test_likely_writers_are_looked_for_up_to_where_a_key_may_have_been_written(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    events = [Edge(a=0, b=n % 20)._at(n * tl.SECOND, n) for n in range(100)]
+    past = past_of(replay(Spreading, MemoryLog(events, [Edge]), slices=4, spark=False))
+    asked: list[int] = []
+    own = likely_module.likely
+
+    def noting(past: Past, lo: int, hi: int, places: Any) -> Any:
+        asked.append(hi)
+        return own(past, lo, hi, places)
+
+    monkeypatch.setattr(likely_module, "likely", noting)
+    asks = [Ask(("label", 3), 25), Ask(("label", 4), 30)]
+    found = likely_module.candidates(past, 0, 100, asks)
+    assert asked == [30]
+    assert [seqs.tolist() for seqs in map(found.__getitem__, asks)] == [[3, 23], [4, 24]]

@@ -364,3 +364,41 @@ def _table(cls: type[tl.Event], events: list[tl.Event]) -> pa.Table:
 def _rows_of(chunk: Chunk) -> list[Any]:
     rows = [(row["seq"], name, row) for name, table in chunk.tables.items() for row in table.to_pylist()]
     return sorted(rows, key=lambda row: row[0])
+
+
+class Sent(tl.Event):
+    a: int
+    b: int
+
+
+class Answered(tl.Program):
+    """Of a pair each side reads what the other wrote."""
+
+    waiting: tl.Counter[tuple[int, int]]
+    answers: tl.Counter[int]
+
+    @tl.on(Sent)
+    def hear(self, e: Sent) -> None:
+        if self.waiting[e.b, e.a] > 0:
+            self.waiting[e.b, e.a] = 0
+            self.answers[e.a] += 1
+        self.waiting[e.a, e.b] += 1
+
+
+def test_pairs_that_are_read_in_both_directions_are_looked_for_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Who may write (a, b) from `e.a, e.b` may write (b, a) from `e.b, e.a`."""
+    rng = random.Random(3)
+    events = [Sent(a=rng.randrange(9), b=rng.randrange(9))._at(n * tl.SECOND, n) for n in range(200)]
+    past = Past(replay(Answered, MemoryLog(events, [Sent]), spark=False))
+    looked: list[int] = []
+    holding = Columns.holding
+
+    def noting(self: Columns, pattern: Any, keys: Any, *given: Any) -> Any:
+        looked.append(len(pattern.parts))
+        return holding(self, pattern, keys, *given)
+
+    monkeypatch.setattr(Columns, "holding", noting)
+    monkeypatch.setattr(thin, "_SHARE", 1)
+    found = thin.Thinning(past, 0, 200).seqs([("answers", 4)], (), ())
+    assert found.tolist() == [e.seq for e in events if 4 in (e.a, e.b)]
+    assert looked == [1, 2, 2]

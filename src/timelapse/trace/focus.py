@@ -21,6 +21,7 @@ from timelapse.kernels.python.stores import NullStore
 from timelapse.kernels.walk import Moment, Visit
 from timelapse.kinds.base import ABSENT
 from timelapse.kinds.effects import Journal
+from timelapse.kinds.grouped import Under
 from timelapse.model.events import Event
 from timelapse.trace.knowledge import Part, Place, Unfocused
 from timelapse.trace.matter import Matter
@@ -152,6 +153,8 @@ class Focus:
         """These places matter: what they hold at the slice's start, and who may write them."""
         self._matter.demand(places)
         for name, key in self._matter.places - self._starts.keys():
+            if isinstance(key, Under):
+                raise Unfocused(f"all that stands under a key of {name} is read")
             self._starts[name, key] = self._start(name, key)
             self._stores[name].known.add(key)
 

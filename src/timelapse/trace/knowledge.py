@@ -218,7 +218,7 @@ class Knowledge:
             work = build_pass(self._analysis, "focus", sorted(states), ())
             for name in work.exact:
                 kind = self.spec.states[name].kind
-                if not self._any_kind and (issubclass(kind, Grouped) or kind.uses_now):
+                if not self._any_kind and (kind.uses_now or (issubclass(kind, Grouped) and kind.parts)):
                     raise Unfocused(f"{name} is more than values under keys")
             reads = [a for a in self._accesses(sorted(states)) if not a.writes]
             self._parts[states] = Part(

@@ -171,8 +171,10 @@ def candidates(
     told = past.telling(asks)
     made = dict((past.likely(told, lo, hi) or {}) if told else {})
     ends: dict[int, list[Ask]] = {}
-    for ask in (a for a in asks if a not in made):
-        ends.setdefault(hi if back is None else min(ask.end, hi), []).append(ask)
+    left = [ask for ask in asks if ask not in made]
+    last = min(hi, max((ask.end for ask in left), default=lo))
+    for ask in left:
+        ends.setdefault(last if back is None else min(ask.end, hi), []).append(ask)
     for end, own in ends.items():
         seqs = likely(past, lo if back is None else max(lo, end - back), end, [ask.place for ask in own])
         made |= {ask: seqs[ask.place][: np.searchsorted(seqs[ask.place], ask.end)] for ask in own}

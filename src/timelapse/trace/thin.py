@@ -9,9 +9,10 @@ What other keys hold then is of no meaning. Nobody asks for it; but a handler ma
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from operator import itemgetter
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -22,6 +23,7 @@ from timelapse.log.reader import Columns as Wanted
 from timelapse.log.rows import rows_of
 from timelapse.log.types import EventType
 from timelapse.model.events import Event
+from timelapse.tables.table import key_types
 from timelapse.trace.columns import NONE, Columns, Pattern, Seqs, contained, picked
 from timelapse.trace.knowledge import Key, Place, Unfocused
 from timelapse.trace.lookup import merged
@@ -56,8 +58,8 @@ class Thinning:
         """The states of which every key matters."""
         self._todo: dict[str, set[Any] | None] = {}
         """What is to be looked for: keys; None: all of them."""
-        self._held: dict[tuple[str | None, frozenset[Any] | None], list[tuple[Pattern, Seqs]]] = {}
-        """By keys, with their type, the events that may write them, whatever the state."""
+        self._held: list[tuple[_Sought, Seqs]] = []
+        """The events that may write some keys, whatever the state."""
         self._found: dict[tuple[str, str], Seqs] = {}
         """The events that may write what matters of a state, by its name and their type."""
 
@@ -139,7 +141,7 @@ class Thinning:
             under = key_parts(spec.outer, [k.key for k in keys if isinstance(k, Under)])
             wanted = [under, key_parts(spec.key, [k for k in keys if not isinstance(k, Under)])]
         logged = {t.name for t in self._past.reader.types}
-        same = (spec.key.text if spec.key else None, None if keys is None else frozenset(keys))
+        kinds = [kind.text for kind in key_types(spec)]
         for pattern in self._known.writers_of(name):
             if pattern.type not in self._types:
                 raise Unfocused(f"ticks write {name}")
@@ -148,19 +150,18 @@ class Thinning:
             for parts in wanted:
                 if parts:
                     own = Pattern(pattern.type, pattern.parts[: len(parts[0])])
-                    yield pattern.type, self._fresh(name, own, parts, self._held.setdefault(same, []))
+                    yield pattern.type, self._fresh(name, own, parts, kinds)
 
-    def _fresh(
-        self, name: str, pattern: Pattern, parts: list[tuple[Any, ...]], held: list[tuple[Pattern, Seqs]]
-    ) -> Seqs:
-        """`held`: what was found of these keys before, for other states or statements."""
+    def _fresh(self, name: str, pattern: Pattern, parts: list[tuple[Any, ...]], kinds: Sequence[str]) -> Seqs:
+        """What was found of these keys before, for other states or statements, is not looked for again. `kinds`: the types of their parts."""
         assert self._columns is not None
-        hits = next((seqs for own, seqs in held if own == pattern), None)
+        sought = _sought(pattern, parts, kinds)
+        hits = next((seqs for own, seqs in self._held if own.tells(sought)), None)
         if hits is None:
             hits = self._columns.holding(pattern, parts, self._lo, self._hi, self._most)
             if hits is None:
                 raise Unfocused(f"too many events may write {name}")
-            held.append((pattern, hits))
+            self._held.append((sought, hits))
         known = self._found.get((name, pattern.type), NONE)
         self._found[name, pattern.type] = all_ = merged([known, hits])
         if len(all_) > self._most:
@@ -193,6 +194,32 @@ class Thinning:
             return {self._known.place(asked, event) for event in given}
         except Exception as error:  # in an expression that is not reached, perhaps
             raise Unfocused(f"a key cannot be told: {error}") from error
+
+
+class _Sought(NamedTuple):
+    """Keys, and where each part of them may come from: the parts in an order that is the same for (a, b) and for (b, a)."""
+
+    type: str
+    parts: tuple[Any, ...]
+    kinds: tuple[str, ...]
+    keys: frozenset[tuple[Any, ...]]
+
+    def tells(self, other: _Sought) -> bool:
+        """Whether what was found of these keys does for others: for most of them, of which some may be known from elsewhere."""
+        same = self[:3] == other[:3] and len(self.keys) <= 2 * len(other.keys)
+        return same and other.keys <= self.keys
+
+
+def _sought(pattern: Pattern, keys: Iterable[tuple[Any, ...]], kinds: Sequence[str]) -> _Sought:
+    def name(place: int) -> str:
+        part = pattern.parts[place]
+        return "" if part is None else f"{sorted(part.fields)} {part.constants!r}"
+
+    order = sorted(range(len(pattern.parts)), key=name)
+    if order != sorted(order):
+        keys = map(itemgetter(*order), keys)
+    own = tuple(pattern.parts[n] for n in order), tuple(kinds[n] for n in order)
+    return _Sought(pattern.type, *own, frozenset(keys))
 
 
 @dataclass(frozen=True)

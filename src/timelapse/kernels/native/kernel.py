@@ -36,6 +36,7 @@ from timelapse.kernels.native.taken import TakenOut
 from timelapse.kernels.native.ticks import TickRoom
 from timelapse.kernels.native.unit import ABROAD, HOPELESS, LEAVE, LISTED, ROOM, SPENT, Unit, left
 from timelapse.kernels.native.views import Foreign, live_state
+from timelapse.kernels.native.written import Written
 from timelapse.kernels.python.interpreted import InterpretedKernel
 from timelapse.kernels.python.steps import calls_ahead
 from timelapse.kernels.python.stores import TrackedStore
@@ -101,12 +102,11 @@ class NativeKernel:
         self._reach = Reach(unit.steady, known)
         self._events, self._most_rows = events, unit.most_rows
         self._growth = [Growth(events, table.rows) for table in self._hashes]
-        self._outputs = Outputs(unit)
-        self._tick_room = TickRoom(unit, self._members.values())
+        self._outputs, self._tick_room = Outputs(unit), TickRoom(unit, self._members.values())
         self._taken = TakenOut(unit, self._gone)
         self._fallback: Fallback | None = None
         self._ticks: Ticks | None = None
-        self.credit = Credit()
+        self.credit, self._written = Credit(), Written()
         self.companions: Companions | None = None
         """What takes part in `run`: given before it, if at all."""
         self._done = self.left = self._spent_at = 0
@@ -283,7 +283,7 @@ class NativeKernel:
 
     def take_written(self, name: str, key: Any) -> bool:
         """Whether a key of an exact state was written since the slice began, or since this was last asked."""
-        return name in self._tables and self._tables[name].take_written(key)
+        return name in self._tables and self._written.take(self._tables[name], key)
 
     @property
     def unit(self) -> Unit:

@@ -125,14 +125,6 @@ class NativeTable:
         """The row of a key, or -1."""
         return self.hash.find(self._key_words(key), *self.interned.buffers)
 
-    def take_written(self, key: Any) -> bool:
-        """Whether a key was written since the slice began, or since this was last asked."""
-        row = self.find(key)
-        if row < 0 or not self.slots[row, 0] & self.layout.touched:
-            return False
-        self.slots[row, 0] &= ~self.layout.touched
-        return True
-
     def claim(self, key: Any) -> int:
         """The row of a key, made if it is not there."""
         row = self.find(key)
