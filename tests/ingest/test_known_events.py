@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +15,7 @@ from pyspark.sql import SparkSession
 import timelapse as tl
 from timelapse.ingest import on_spark
 from timelapse.ingest.once_on_spark import events_at, keys_of, once
-from timelapse.ingest.unique import Rule, known_events
+from timelapse.ingest.unique import Before, Rule, known_events
 from timelapse.log.reader import Chunk, LogReader
 from timelapse.log.types import event_types
 
@@ -65,10 +65,11 @@ def known(log: tl.Log, fields: tuple[str, ...], rows: list[tuple[int, int, str |
         schema=kind.schema,
     )
     ASKED.clear()
-    found, events = known_events(reader, kind, Rule(fields, "first"), np.asarray(ts, np.int64), table)
-    assert events.schema == table.schema
-    assert found.tolist() == [10 * n for n in events["amount"].to_pylist()]
-    amounts: list[int] = events["amount"].to_pylist()
+    found = known_events(reader, kind, Rule(fields, "first"), np.asarray(ts, np.int64), table)
+    assert found.column_names == ["seq", "ts", *table.column_names, "_file", "_late"]
+    amounts: list[int] = found["amount"].to_pylist()
+    assert found["seq"].to_pylist() == amounts
+    assert found["ts"].to_pylist() == [10 * n for n in amounts]
     return amounts
 
 
@@ -108,7 +109,9 @@ def test_on_spark_tasks_read_the_same(log: tl.Log) -> None:
         {"s": 0, "r": n, "k0": ["a", None, "b"][n % 3], "k1": n * 10} for n in (120, 121, 122)
     ]
     ASKED.clear()
-    whole = list(events_at(reader, kind, np.asarray([3, 90, 91, 555, 999])))
+    found_at = list(events_at(reader, kind, np.asarray([3, 90, 91, 555, 999])))
+    assert [files.tolist() for files, _ in found_at] == [[-1] * 3, [-1], [-1]]
+    whole = [batch for _, batch in found_at]
     assert [batch.rows.tolist() for batch in whole] == [[3, 90, 91], [555], [999]]
     assert [batch.columns[2].to_pylist() for batch in whole] == [[3, 90, 91], [555], [999]]
     assert [(lo, hi) for lo, hi, _ in ASKED] == [(3, 92), (555, 556), (999, 1000)]
@@ -129,10 +132,10 @@ def test_an_append_on_spark_reads_no_more_than_it_needs(
                     file.write(f"{lo} {hi} {name} {'all' if own is None else ','.join(own)}\n")
             return LogReader.chunks(self, lo, hi, columns)
 
-    def told(spark: Any, whole: Any, prepared: Any, reader: LogReader) -> Any:
-        return once(
-            spark, whole, prepared, Telling(**{f: getattr(reader, f) for f in reader.__dataclass_fields__})
-        )
+    def told(spark: Any, whole: Any, prepared: Any, before: Before) -> Any:
+        own = before.reader
+        reader = Telling(**{f: getattr(own, f) for f in own.__dataclass_fields__})
+        return once(spark, whole, prepared, replace(before, reader=reader))
 
     monkeypatch.setattr(on_spark, "once", told)
     (tmp_path / "pay.csv").write_text("ts,id,shop,amount\n5550,277,a,555\n6600,330,b,7\n99999,7777,,1\n")

@@ -309,7 +309,7 @@ def _once(
     for number, row in ordered:
         if keep == "last" or row[1] not in winners:
             winners[row[1]] = (number, row)
-    same = sum(row == winners[row[1]][1] and number != winners[row[1]][0] for number, row in ordered)
+    same = len(rows) - len(set(rows))
     events = [row for number, row in ordered if winners[row[1]][0] == number]
     return events, same, len(rows) - len(events) - same
 

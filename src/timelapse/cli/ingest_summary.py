@@ -33,7 +33,7 @@ def print_summary(
     if as_json:
         body = {**log_json(info), "seconds": seconds, "added": last.events, "not_read": list(not_read)}
         body["ingest"] = {"bad": bad, "skipped": skipped, "sources": [
-            {"type": s.type, "rows": s.rows, "bad": s.bad, "skipped": s.skipped, "outside": s.outside, "read": s.read, "filtered": s.filtered, "duplicates": s.duplicates, "conflicts": s.conflicts, "bad_in": s.bad_in, "late": s.late, "layouts": s.layouts, "without": s.without, "source": s.source} for s in last.sources
+            {"type": s.type, "rows": s.rows, "bad": s.bad, "skipped": s.skipped, "outside": s.outside, "read": s.read, "filtered": s.filtered, "duplicates": s.duplicates, "conflicts": s.conflicts, "displaced": s.displaced, "bad_in": s.bad_in, "late": s.late, "layouts": s.layouts, "without": s.without, "source": s.source} for s in last.sources
         ], "columns": columns_json([last])}  # fmt: skip
         doubt = doubtful_times(info.ts_first, info.ts_last)
         body["warnings"] = ([] if doubt is None else [doubt]) + [w for s in last.sources for w in s.warnings]
@@ -74,11 +74,21 @@ def _print_sums(ingest: IngestEntry, before: Sequence[IngestEntry]) -> None:
         }  # fmt: skip
         told = "".join(f" + {count:,} {name}" for name, count in parts.items() if count)
         if told:
+            of_before = f" + {source.displaced:,} of the log" if source.displaced else ""
             line(
                 ("rows      ", "dim"),
-                f"{source.type}: {source.read:,} = {many(source.rows, 'event', 'events')}{told}",
+                f"{source.type}: {source.read:,}{of_before} = {many(source.rows, 'event', 'events')}{told}",
             )
     _print_replaced(ingest, before)
+    displaced = sum(source.displaced for source in ingest.sources)
+    if displaced:
+        unique = ", ".join(
+            dict.fromkeys(f for s in ingest.sources if s.displaced for f in s.source["unique"])
+        )
+        line(
+            ("replaced  ", "yellow"),
+            f"{many(displaced, 'event of the log has', 'events of the log have')} gone: rows with the same {unique} take {'its' if displaced == 1 else 'their'} place",
+        )
     if ingest.replaced:
         which = (
             "all events that were there"
@@ -92,9 +102,10 @@ def _print_sums(ingest: IngestEntry, before: Sequence[IngestEntry]) -> None:
         )
         line(("", ""), f"          {first}; runs over earlier versions stay as they are")
     elif ingest.rewritten is not None:
+        late = f"{many(ingest.late, 'event is', 'events are')} before the log's end as it was: this version has what is late in its place. "
         line(
-            ("late      ", "yellow"),
-            f"{many(ingest.late, 'event is', 'events are')} before the log's end as it was: this version has what is late in its place. {_where_they_were(ingest.rewritten)}; runs over earlier versions stay as they are",
+            ("late      " if ingest.late else "          ", "yellow"),
+            f"{late if ingest.late else ''}{_where_they_were(ingest.rewritten)}; runs over earlier versions stay as they are",
         )
 
 

@@ -163,7 +163,7 @@ def new_files(found: Definition, ingests: Sequence[IngestEntry]) -> Fresh:
             else:
                 notes.append(
                     f"{name}: the table {table.name} was not read again: Spark's catalogue does not tell what is new in it. With unique = [...] it is "
-                    "read, and what the log has counts once; --overwrite makes the log again"
+                    "read, and rows that the log has count once; --overwrite makes the log again"
                 )  # fmt: skip
             continue
         sources, listed = every, [_listed(source) for source in every]

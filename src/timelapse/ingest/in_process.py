@@ -34,11 +34,10 @@ from timelapse.ingest.prepare import (
 )
 from timelapse.ingest.private import NOT_KEPT
 from timelapse.ingest.source import Source
-from timelapse.ingest.task import BAD, TWICE, Note, Notes, TaskReport, event_text, noted, notes_of
-from timelapse.ingest.unique import known_events, rule_of, why_left_out
+from timelapse.ingest.task import BAD, GONE, SAME, TWICE, Note, Notes, TaskReport, event_text, noted, notes_of
+from timelapse.ingest.unique import NO_FILE, Before, Rows, known_events, place_of, rule_of, why_left_out
 from timelapse.ingest.unique import left_out as left_out_of
-from timelapse.log.beside import FILE, LATE, with_beside
-from timelapse.log.reader import LogReader
+from timelapse.log.beside import FILE, LATE, known_late, with_beside
 from timelapse.log.segment import fields_table, write_ordered
 from timelapse.log.types import EventType
 from timelapse.progress import Progress, Silent
@@ -104,17 +103,17 @@ def run(
     folder: Path,
     floor: int | None,
     most: int,
-    log: LogReader | None = None,
+    before: Before | None = None,
     progress: Progress | None = None,
 ) -> tuple[list[Prepared], TaskReport] | None:
     """Read files, sort them, write the segments below `folder`; None, and nothing written, where memory would not do.
 
-    `most`: the bytes that the events may take. `log`: the one that is appended to. `floor` is the time after which all events must lie, when a log is appended to. Raises IngestError.
+    `most`: the bytes that the events may take. `before`: the log that is appended to. `floor` is the time after which all events must lie, when a log is appended to. Raises IngestError.
     """
     prepared: list[Prepared] = []
     try:
         with memory_reused():
-            return _run(prepared, sources, folder, floor, most, log, progress or Silent())
+            return _run(prepared, sources, folder, floor, most, before, progress or Silent())
     finally:
         for one in prepared:
             one.close()
@@ -122,7 +121,7 @@ def run(
 
 def _run(
     prepared: list[Prepared], sources: Sequence[tuple[EventType, Source]], folder: Path, floor: int | None, most: int,
-    log: LogReader | None, progress: Progress,
+    before: Before | None, progress: Progress,
 ) -> tuple[list[Prepared], TaskReport] | None:  # fmt: skip
     """The work of `run`; what it prepares it puts into `prepared`, which the caller closes."""
     for number, (kind, source) in enumerate(sources):
@@ -144,6 +143,7 @@ def _run(
     origins: list[_Origins] = []
     left_out: list[tuple[int, Note]] = []
     report = TaskReport()
+    once = {one.plan.kind for one in prepared if one.source.unique}
     for number, one in enumerate(prepared):
         columns = HeldColumns(one.plan.kind)
         for file, batch in _read(one, sum(len(p.files) for p in prepared[:number])):
@@ -157,7 +157,7 @@ def _run(
                 late.append(
                     pa.nulls(len(batch.ts), pa.int64()) if batch.late is None else pa.array(batch.late)
                 )
-            if one.source.unique:
+            if one.plan.kind in once:  # said of one source of a type it holds for all
                 origins.append(_Origins(number, file, batch.rows))
             if one.table is None:
                 held += held_bytes(batch)
@@ -170,18 +170,22 @@ def _run(
         else:
             tables.append(table)
     ts = np.concatenate(times) if times else np.zeros(0, np.int64)
-    kept, tables = _once(prepared, ts, tables, origins, left_out, log)
+    arrived = pa.chunked_array(late, pa.int64()) if LATE in beside else None
+    kept, tables = _once(prepared, ts, tables, arrived, origins, left_out, before)
     if beside:
-        numbers = file_numbers(prepared, log)[np.asarray(files, np.int64)].astype(np.int32)
+        numbers = file_numbers(prepared, before)[np.asarray(files, np.int64)].astype(np.int32)
         own = {FILE: pa.array(np.repeat(numbers, [len(t) for t in times]), pa.int32())}
-        if LATE in beside:
-            own[LATE] = pa.chunked_array(late, pa.int64())
+        if arrived is not None:
+            own[LATE] = arrived
         if not kept.all():
             own = {name: column.filter(pa.array(kept)) for name, column in own.items()}
         tables = _beside(tables, {name: own[name] for name in beside})
     ts = ts if kept.all() else ts[kept]
     kinds = [p.plan.kind for p in prepared]
-    notes = Notes(report, folder / "quarantine", 0, kinds, [f.path for p in prepared for f in p.files])
+    files_ = [f.path for p in prepared for f in p.files]
+    if before is not None:
+        files_ += [path for _, _, path in before.files]
+    notes = Notes(report, folder / "quarantine", 0, kinds, files_, None if before is None else before.beaten)
     if left_out:
         notes.add(noted(left_out))
     notes.close()
@@ -239,49 +243,79 @@ class _Origins(NamedTuple):
 
 
 def _once(
-    prepared: Sequence[Prepared], ts: npt.NDArray[np.int64], tables: list[pa.Table], origins: Sequence[_Origins],
-    left_out: list[tuple[int, Note]], log: LogReader | None,
+    prepared: Sequence[Prepared], ts: npt.NDArray[np.int64], tables: list[pa.Table], late: pa.ChunkedArray | None,
+    origins: Sequence[_Origins], left_out: list[tuple[int, Note]], before: Before | None,
 ) -> tuple[npt.NDArray[np.bool_], list[pa.Table]]:  # fmt: skip
-    """Which events stay, of those that `unique` makes one only the one, and their fields; the others are noted."""
+    """Which events stay, of those that `unique` makes one only the one, and their fields; the others are noted, and so are those of the log
+    whose place they take."""
     stays = np.ones(len(ts), np.bool_)
     if not origins:  # no source is unique, or none has events
         return stays, tables
     first = 0
     made: list[pa.Table] = []
+    bases = np.cumsum([0, *(len(p.files) for p in prepared)]).tolist()
     for kind, table in zip(types_of(prepared), tables, strict=True):
-        own = ts[first : first + table.num_rows]
+        own, here = ts[first : first + table.num_rows], slice(first, first + table.num_rows)
         numbers = [n for n, one in enumerate(prepared) if one.plan.kind == kind]
         rule = rule_of(kind, [prepared[n].source for n in numbers])
         if rule is not None:
-            rank = np.empty(len(own), np.int64)
-            rank[stable_order(own)] = np.arange(len(own))
-            known_ts, known = (
-                (np.zeros(0, np.int64), table.slice(0, 0))
-                if log is None
-                else known_events(log, kind, rule, own, table)
-            )
-            both = pa.concat_tables([known, table])
-            ranks = np.concatenate([np.arange(-len(known_ts), 0), rank])
-            found = left_out_of(rule, np.concatenate([known_ts, own]), both, ranks)
-            same, conflict, in_log = (which[len(known_ts) :] for which in found)
             batches = [o for o in origins if o.source in numbers]
             where = np.repeat(np.arange(len(batches)), [len(o.rows) for o in batches])
-            rows = np.concatenate([o.rows for o in batches]) if batches else np.zeros(0, np.int64)
-            for place in np.flatnonzero(same | conflict).tolist():
-                batch = batches[where[place]]
-                note: Note = (TWICE, int(rows[place]), f"{batch.source} ", None)
-                if conflict[place]:
-                    why = why_left_out(rule, in_log=bool(in_log[place]))
-                    hidden = prepared[batch.source].plan.private is not None
-                    raw = NOT_KEPT if hidden else event_text(kind, int(own[place]), table.slice(place, 1))
-                    note = (BAD, int(rows[place]), f"{batch.source} conflict {why}", raw)
+            lines = np.concatenate([np.zeros(0, np.int64), *(o.rows for o in batches)])
+            places = [place_of(o.file) if prepared[o.source].source.is_files else NO_FILE for o in batches]
+            rows = Rows(
+                own, table, own if late is None else own + known_late(pa.table({LATE: late.slice(first, len(own))})),
+                np.asarray(places, np.int64)[where], np.zeros(len(own), np.bool_),
+            )  # fmt: skip
+            hidden = any(prepared[n].plan.private is not None for n in numbers)
+            known = None
+            if before is not None:
+                known = known_events(before.reader, kind, rule, own, table)
+                new = [
+                    (max(prepared[n].source.position, 0), f.path) for n in numbers for f in prepared[n].files
+                ]
+                rows = _behind(kind, known, before.places(kind, new, bases[numbers[0]]), rows)
+            told = 0 if known is None else known.num_rows
+            found = left_out_of(rule, kind, rows)
+            why = why_left_out(rule)
+            for place, same, hashed, by in zip(
+                found.rows.tolist(), found.same.tolist(), found.hashes, found.instead, strict=True
+            ):
+                text = SAME if same else f"conflict {hashed.hex()} {why}"
+                raw = None
+                if not same:
+                    at = rows.fields.slice(place, 1)
+                    raw = NOT_KEPT if hidden else event_text(kind, int(rows.ts[place]), at)
+                if known is not None and place < told:
+                    number = known[FILE][place].as_py()
+                    seq = known["seq"][place].as_py()
+                    note: Note = (GONE, seq, f"{numbers[0]} {by.hex()} {text}", raw)
+                    left_out.append((number if number < 0 else bases[-1] + number, note))
+                    continue
+                batch, line = batches[where[place - told]], int(lines[place - told])
+                note = (TWICE if same else BAD, line, f"{batch.source} {text}", raw)
                 left_out.append((batch.file, note))
-            keep = ~(same | conflict)
-            stays[first : first + len(own)] = keep
-            table = fields_table(kind, table.filter(pa.array(keep)).columns, int(keep.sum()))
+            gone = found.rows[found.rows >= told] - told
+            if len(gone):
+                stays[here][gone] = False
+                keep = stays[here]
+                table = fields_table(kind, table.filter(pa.array(keep)).columns, int(keep.sum()))
         first += len(own)
         made.append(table)
     return stays, made
+
+
+def _behind(kind: EventType, known: pa.Table, places: npt.NDArray[np.int64], new: Rows) -> Rows:
+    """Events that a log has, and new ones behind them."""
+    ts = known["ts"].to_numpy()
+    fields = fields_table(kind, [known[f.name] for f in kind.fields], known.num_rows)
+    return Rows(
+        np.concatenate([ts, new.ts]),
+        pa.concat_tables([fields, new.fields]),
+        np.concatenate([ts + known_late(known), new.arrived]),
+        np.concatenate([places[known[FILE].to_numpy()], new.place]),
+        np.concatenate([np.ones(len(ts), np.bool_), new.known]),
+    )
 
 
 def _read(one: Prepared, base: int) -> Iterator[tuple[int, Batch]]:

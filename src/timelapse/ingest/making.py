@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from timelapse.ingest.prepare import Prepared
-    from timelapse.log.reader import LogReader
+    from timelapse.ingest.unique import Before
 
 
 def unique() -> str:
@@ -43,13 +43,13 @@ def unique() -> str:
 
 def ingest(
     spark: SparkSession | None, sources: Sequence[tuple[EventType, Source]], folder: Path, floor: int | None,
-    rows: int | None, partitions: int | None, log: LogReader | None = None, progress: Progress | None = None,
+    rows: int | None, partitions: int | None, before: Before | None = None, progress: Progress | None = None,
 ) -> tuple[list[Prepared], list[TaskReport]]:  # fmt: skip
     """Read and sort the sources and write them below `folder`: in this process where that is enough, else on Spark.
 
     Several sources of one type stand one after the other. Segments number types by their order here.
 
-    `log`: the one that is appended to. `floor`: no event may be earlier (microseconds). `rows`, `partitions`: as for `Log.write`. Raises IngestError.
+    `before`: the log that is appended to. `floor`: no event may be earlier (microseconds). `rows`, `partitions`: as for `Log.write`. Raises IngestError.
     """
     from timelapse.ingest import in_process
 
@@ -62,7 +62,7 @@ def ingest(
         room = in_process.room(sources)
         if (
             room.here
-            and (done := in_process.run(sources, folder, floor, room.most, log, progress)) is not None
+            and (done := in_process.run(sources, folder, floor, room.most, before, progress)) is not None
         ):
             return done[0], [done[1]]
     from timelapse.env.spark_failures import explained, is_sparks
@@ -74,7 +74,7 @@ def ingest(
     prepared: list[Prepared] = []
     try:
         prepared = prepare_spark.prepare(used, sources, floor, rows)
-        reports = on_spark.run(used, prepared, folder, partitions, log)
+        reports = on_spark.run(used, prepared, folder, partitions, before)
     except Exception as error:
         if not is_sparks(error):
             raise
@@ -111,7 +111,8 @@ def accepted(
         name = one.plan.kind.name
         duplicates = sum(r.duplicates.get(number, 0) for r in reports)
         conflicts = sum(r.conflicts.get(number, 0) for r in reports)
-        events = good - duplicates - conflicts
+        displaced = sum(r.displaced.get(number, 0) for r in reports)
+        events = good + displaced - duplicates - conflicts
         told = good + bad + skipped + outside + noticed.filtered
         if noticed.read != told:
             raise IngestError(
@@ -137,11 +138,16 @@ def accepted(
             SourceEntry(name, one.source.describe() | one.told, events, bad, skipped, outside, without, max(len(one.files), 1),
                 taken, warnings, noticed.read, noticed.filtered,
                 duplicates, conflicts, one.layouts, lateness(noticed),
-                max(one.source.position, 0), bad_in if one.source.is_files else {}, one.prints, *drift.layouts(one, noticed, base))
+                max(one.source.position, 0), bad_in if one.source.is_files else {}, one.prints, *drift.layouts(one, noticed, base), displaced)
         )  # fmt: skip
         base += len(one.files)
     check_days(prepared, seen, segments, [b for r in reports for b in r.first_bad])
     total = sum(s.count for s in segments)
+    if total != sum(one.rows for one in entries):
+        raise IngestError(
+            f"{total:,} events were written, and {sum(one.rows for one in entries):,} accounted for: this is a bug in Timelapse",
+            hint="nothing was written; please report it", code="TL000",
+        )  # fmt: skip
     quarantine = [r.quarantine for r in reports if r.quarantine is not None]
     parts = {r.quarantine: r.quarantine_part for r in reports if r.quarantine and r.quarantine_part}
     made = IngestEntry(version, total, max_bad, entries, quarantine, stored.tool(), parts=parts)
@@ -240,6 +246,17 @@ def _show(bad: BadRow) -> str:
     where = bad.file if bad.line is None else f"{bad.file}:{bad.line}"
     raw = bad.raw if len(bad.raw) <= 100 else bad.raw[:97] + "..."
     return f"      {where}: {bad.reason}: {raw}"
+
+
+def refuse_displaced(reports: Sequence[TaskReport], path: Path) -> None:
+    """Raise EventOrderError where an append that may not change what is there has rows that take the place of the log's events."""
+    gone = sum(len(r.gone) for r in reports)
+    if gone:
+        raise EventOrderError(
+            f"{many(gone, 'event of the log goes', 'events of the log go')}: rows of the same values (unique) come first, or last, of these",
+            place=Place(str(path)), code="TL408",
+            hint='late= (--late) include takes them, in a new version of the log',
+        )  # fmt: skip
 
 
 def refuse_early(reports: Sequence[TaskReport], last: int | None) -> None:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 import shutil
 from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Set as AbstractSet
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -27,8 +28,8 @@ from timelapse.ingest.plan import Plan
 from timelapse.ingest.prepare import Prepared, Task, beside_of, file_numbers, read_task, types_of
 from timelapse.ingest.prepare_spark import collect
 from timelapse.ingest.task import TaskReport, write_partition
+from timelapse.ingest.unique import Before
 from timelapse.ingest.wire_on_spark import KEYS, encode, fatal, spark_schema, spark_struct
-from timelapse.log.reader import LogReader
 from timelapse.log.segment import SEGMENT_EVENTS
 
 if TYPE_CHECKING:
@@ -39,7 +40,7 @@ if TYPE_CHECKING:
 
 
 def _read_files(
-    plans: Sequence[Plan], types: Sequence[int], tasks: Sequence[Task]
+    plans: Sequence[Plan], types: Sequence[int], tasks: Sequence[Task], once: AbstractSet[int]
 ) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     def read(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
@@ -48,7 +49,8 @@ def _read_files(
                 plan = plans[task.source]
                 try:
                     for file, done in read_task(task, plan):
-                        yield from encode(task.source, types[task.source], plan, file, done)
+                        type_ = types[task.source]
+                        yield from encode(task.source, type_, plan, file, done, hashed=type_ in once)
                 except TimelapseError as error:
                     yield fatal(error, plan)
 
@@ -56,7 +58,7 @@ def _read_files(
 
 
 def _read_frame(
-    number: int, type_: int, plan: Plan
+    number: int, type_: int, plan: Plan, *, hashed: bool
 ) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     def read(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
@@ -69,7 +71,8 @@ def _read_frame(
                 kept = pa.array(done.rows)
                 done.rows = np.full(len(done.ts), -1, np.int64)
                 done.bad = [Bad(-1, *b[1:]) for b in done.bad]
-                yield from encode(number, type_, plan, -1, done, [o.take(kept) for o in order], keyed=True)
+                own = [o.take(kept) for o in order]
+                yield from encode(number, type_, plan, -1, done, own, keyed=True, hashed=hashed)
             except TimelapseError as error:
                 yield fatal(error, plan, order)
 
@@ -84,6 +87,7 @@ def _frames(spark: SparkSession, prepared: Sequence[Prepared]) -> DataFrame:
     plans = [p.plan for p in prepared]
     kinds = types_of(prepared)
     types = [kinds.index(plan.kind) for plan in plans]
+    once = frozenset(n for n, one in zip(types, prepared, strict=True) if one.source.unique)
     structs = [spark_struct(kind) for kind in kinds]
     frames: list[DataFrame] = []
     orders: list[tuple[int, DataType]] = []
@@ -95,11 +99,12 @@ def _frames(spark: SparkSession, prepared: Sequence[Prepared]) -> DataFrame:
             order_types = [f.dataType for f in one.frame.schema.fields if f.name.startswith("__order")]
             extra = [T.StructField(f"__order{n}", t, True) for n, t in enumerate(order_types)]
             made = one.frame.mapInArrow(
-                _read_frame(number, types[number], one.plan), T.StructType([*schema.fields, *extra])
+                _read_frame(number, types[number], one.plan, hashed=types[number] in once),
+                T.StructType([*schema.fields, *extra]),
             )
         elif one.tasks:
             ids = spark.range(0, len(one.tasks), 1, len(one.tasks))
-            made = ids.mapInArrow(_read_files(plans, types, one.tasks), schema)
+            made = ids.mapInArrow(_read_files(plans, types, one.tasks, once), schema)
         else:
             continue
         orders.extend((number, t) for t in order_types)
@@ -114,9 +119,11 @@ def _frames(spark: SparkSession, prepared: Sequence[Prepared]) -> DataFrame:
             (F.col(f"__order{next(mine)}") if owner == number else F.lit(None).cast(kind)).alias(f"o{place}")
             for place, (owner, kind) in enumerate(orders)
         ]
-        frames.append(made.select(*KEYS, "k", "why", "raw", *order_columns, *events))
+        frames.append(made.select(*KEYS, "k", "why", "raw", "h", *order_columns, *events))
     if not frames:
-        return spark.createDataFrame([], "ts long, t int, f long, r long, k binary, why string, raw string")
+        return spark.createDataFrame(
+            [], "ts long, t int, f long, r long, k binary, why string, raw string, h binary"
+        )
     whole = frames[0]
     for frame in frames[1:]:
         whole = whole.unionByName(frame)
@@ -128,9 +135,9 @@ def run(
     prepared: Sequence[Prepared],
     folder: Path,
     partitions: int | None,
-    log: LogReader | None = None,
+    before: Before | None = None,
 ) -> list[TaskReport]:
-    """Sort everything and write the segments below `folder`. The tasks' reports, in log order. `log`: that is appended to.
+    """Sort everything and write the segments below `folder`. The tasks' reports, in log order. `before`: the log that is appended to.
 
     Files are read and sorted in two steps of tasks (ingest/runs.py). DataFrames, and types with duplicates to be found, go through one sort of
     Spark's.
@@ -138,29 +145,34 @@ def run(
     from pyspark import StorageLevel
 
     if not any(one.frame is not None or one.source.unique for one in prepared):
-        return _in_runs(spark, prepared, folder, partitions, log)
+        return _in_runs(spark, prepared, folder, partitions, before)
     # Spark looks for the bounds of ranges by computing what it sorts once more: it is kept, so that no source is read twice.
     frames = _frames(spark, prepared)
-    if compared := log is not None and any(one.source.unique for one in prepared):
+    if compared := before is not None and any(one.source.unique for one in prepared):
         frames = frames.persist(StorageLevel.DISK_ONLY)
-    kept = once(spark, frames, prepared, log).persist(StorageLevel.DISK_ONLY)
+    kept = once(spark, frames, prepared, before).persist(StorageLevel.DISK_ONLY)
     whole = kept
     total = sum(p.rows for p in prepared)
     orders = [c for c in whole.columns if c.startswith("o")]
     keys = [*KEYS, *orders, "k"]
     number = partitions or _partitions(spark, total)
-    ordered = whole.repartitionByRange(number, *keys).sortWithinPartitions(*keys).drop(*orders, "k")
+    ordered = whole.repartitionByRange(number, *keys).sortWithinPartitions(*keys).drop(*orders, "k", "h")
     types, kinds = types_of(prepared), [p.plan.kind for p in prepared]
     files = [f.path for p in prepared for f in p.files]
     target = str(folder)
-    beside, numbers = beside_of(prepared), file_numbers(prepared, log)
+    beaten = None if before is None else before.beaten
+    if before is not None:
+        files += [path for _, _, path in before.files]
+    beside, numbers = beside_of(prepared), file_numbers(prepared, before)
 
     def write(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         from pyspark import TaskContext
 
         context = TaskContext.get()
         partition = context.partitionId() if context is not None else 0
-        report = write_partition(batches, Path(target), partition, types, kinds, files, beside, numbers)
+        report = write_partition(
+            batches, Path(target), partition, types, kinds, files, beside, numbers, beaten
+        )
         yield pa.record_batch(
             [pa.array([partition], pa.int64()), pa.array([msgspec.json.encode(report)])], ["p", "report"]
         )
@@ -180,9 +192,9 @@ def _in_runs(
     prepared: Sequence[Prepared],
     folder: Path,
     partitions: int | None,
-    log: LogReader | None,
+    before: Before | None,
 ) -> list[TaskReport]:
-    beside, numbers = beside_of(prepared), file_numbers(prepared, log)
+    beside, numbers = beside_of(prepared), file_numbers(prepared, before)
     types, kinds = types_of(prepared), [p.plan.kind for p in prepared]
     files = [f.path for p in prepared for f in p.files]
     plans, tasks = [p.plan for p in prepared], [task for p in prepared for task in p.tasks]

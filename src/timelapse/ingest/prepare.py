@@ -31,8 +31,8 @@ from timelapse.ingest.plan import Plan
 from timelapse.ingest.source import Source
 from timelapse.ingest.tables.base import Opened
 from timelapse.ingest.type_changes import Seen, check_types
+from timelapse.ingest.unique import Before
 from timelapse.log.beside import FILE, LATE
-from timelapse.log.reader import LogReader
 from timelapse.log.types import EventType
 from timelapse.model.types import TIME, OptionalType
 
@@ -101,9 +101,9 @@ def beside_of(prepared: Sequence[Prepared]) -> list[str]:
     return [FILE] * files + [LATE] * any(one.source.arrival is not None for one in prepared)
 
 
-def file_numbers(prepared: Sequence[Prepared], log: LogReader | None) -> npt.NDArray[np.int64]:
+def file_numbers(prepared: Sequence[Prepared], before: Before | None) -> npt.NDArray[np.int64]:
     """The number in the log of each file of these sources, by its number in this ingest; -1 for those that are none, and at the end."""
-    known = 0 if log is None else log.files
+    known = 0 if before is None else len(before.files)
     found: list[int] = []
     for one in prepared:
         found += range(known, known + len(one.files)) if one.source.is_files else [-1] * len(one.files)

@@ -49,7 +49,8 @@ class Source:
     `arrival`: the column of the time at which a row arrived. How late rows were is noted; with `order="arrival"` that
     time is the event's, so that a replay sees on Wednesday what production saw on Wednesday.
     `unique`: fields of which no two events of the type have the same values. Of identical events one is kept; of those
-    that differ in other fields or in time, by `conflicts`, the "first" or the "last" in log order: the others go to the quarantine.
+    that differ in other fields or in time, by `conflicts`, the "first" or the "last": by arrival where that is known, else in log order. The others go to the quarantine, and so do
+    events of the log that are appended to.
     `drop`, `hash`, `truncate`: for the sake of privacy, fields that become None; that become an HMAC-SHA256 under the key in
     the environment's variable `hash_key`; texts of which so many characters are kept. Raw texts of such sources are not kept.
     `max_bad`: the share of bad rows of this source above which an ingest is an error; by default the ingest's own.

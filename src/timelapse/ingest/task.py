@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from uuid import uuid4
 
@@ -18,7 +18,7 @@ from timelapse.ingest.noticed import Noticed
 from timelapse.ingest.private import NOT_KEPT
 from timelapse.log.beside import FILE, LATE, with_beside
 from timelapse.log.manifest import SegmentEntry
-from timelapse.log.quarantine import QUARANTINE
+from timelapse.log.quarantine import KEPT, TAKEN
 from timelapse.log.segment import BLOCK_BYTES, BLOCK_EVENTS, SEGMENT_EVENTS, SegmentWriter
 from timelapse.log.types import EventType
 from timelapse.moments import time_text
@@ -27,7 +27,9 @@ from timelapse.store.parts import Part, PartWriter
 I64 = npt.NDArray[np.int64]
 SHOWN = 5
 # In place of a type's index: rows that carry something else through the shuffle.
-BAD, SKIPPED, FATAL, NOTICED, TWICE = -1, -2, -3, -4, -5
+BAD, SKIPPED, FATAL, NOTICED, TWICE, GONE = -1, -2, -3, -4, -5, -6
+SAME = "same"
+"""In place of a rule's name: an event of the log goes since one that is the same takes its place."""
 
 
 class BadRow(msgspec.Struct, frozen=True):
@@ -38,6 +40,8 @@ class BadRow(msgspec.Struct, frozen=True):
     type: str
     reason: str
     raw: str
+    event: bytes | None = None
+    """A hash of the event, where another was taken instead of it."""
 
 
 Note = tuple[int, int, str | None, str | None]
@@ -75,6 +79,10 @@ class TaskReport(msgspec.Struct):
     outside: dict[int, int] = {}
     duplicates: dict[int, int] = {}
     conflicts: dict[int, int] = {}
+    gone: list[int] = []
+    """The seqs of events of the log whose place others take."""
+    displaced: dict[int, int] = {}
+    """How many these are."""
     noticed: dict[int, Noticed] = {}
     quarantine: str | None = None
     """The name of the file of its bad rows."""
@@ -92,13 +100,14 @@ def write_partition(
     files: Sequence[str],
     beside: Sequence[str] = (),
     numbers: I64 | None = None,
+    beaten: Mapping[str, frozenset[bytes]] | None = None,
 ) -> TaskReport:
     """Write a sorted range below `folder` (its `segments` and `quarantine` exist). `kinds`: the type of each source.
 
-    `beside`: what is kept beside the fields; `numbers`: each file's number in the log.
+    `beside`: what is kept beside the fields; `numbers`: each file's number in the log. `beaten`: as of `Before`.
     """
     report = TaskReport()
-    notes = Notes(report, folder / "quarantine", partition, kinds, files)
+    notes = Notes(report, folder / "quarantine", partition, kinds, files, beaten)
     out = _Segments(folder / "segments", partition, types, beside, numbers)
     for batch in batches:
         marks = batch.column("t").to_numpy()
@@ -198,8 +207,9 @@ class Notes:
         partition: int,
         kinds: Sequence[EventType],
         files: Sequence[str],
+        beaten: Mapping[str, frozenset[bytes]] | None = None,
     ) -> None:
-        self._report, self._kinds, self._files = report, kinds, files
+        self._report, self._kinds, self._files, self._beaten = report, kinds, files, beaten or {}
         self._path = folder / f"{partition:06d}-{uuid4().hex[:12]}.parquet"
         self._writer: pq.ParquetWriter | None = None
         self._file: PartWriter | None = None
@@ -224,12 +234,27 @@ class Notes:
                 report.noticed.setdefault(number, Noticed()).add(msgspec.json.decode(reason, type=Noticed))
                 continue
             kind, _, reason = reason.partition(" ")
+            event = None
+            if mark == GONE:
+                kept += self._taken(number, kind)
+                kind, _, reason = reason.partition(" ")
+                report.gone.append(row)
+                report.displaced[number] = report.displaced.get(number, 0) + 1
+                row = -1  # the log does not know it
+            if kind == "conflict":
+                text, _, reason = reason.partition(" ")
+                event = bytes.fromhex(text)
+                if mark != GONE and event in self._beaten.get(self._kinds[number].name, ()):
+                    kind = SAME
+            if kind == SAME:
+                report.duplicates[number] = report.duplicates.get(number, 0) + 1
+                continue
             if (
                 kind == "conflict" and "e0" in batch.schema.names and raw != NOT_KEPT
             ):  # its time; the fields are beside it
                 raw = self._text(batch, at, self._kinds[number], int(raw))
             path = self._files[file] if file >= 0 else "DataFrame"
-            bad = BadRow(path, row if row >= 0 else None, self._kinds[number].name, reason, raw)
+            bad = BadRow(path, row if row >= 0 else None, self._kinds[number].name, reason, raw, event)
             if kind == "early":
                 report.early += 1
                 if len(report.first_early) < SHOWN:
@@ -248,6 +273,15 @@ class Notes:
         if kept:
             self._write(kept)
 
+    def _taken(self, number: int, hashed: str) -> list[BadRow]:
+        """What says that an event is taken which another had been taken instead of: it has been sent twice, and conflicts no more."""
+        name = self._kinds[number].name
+        if not hashed or bytes.fromhex(hashed) not in self._beaten.get(name, ()):
+            return []
+        self._report.duplicates[number] = self._report.duplicates.get(number, 0) + 1
+        self._report.conflicts[number] = self._report.conflicts.get(number, 0) - 1
+        return [BadRow(TAKEN, None, name, "", "", bytes.fromhex(hashed))]
+
     def _text(self, batch: pa.RecordBatch, at: int, kind: EventType, ts: int) -> str:
         types = [k for n, k in enumerate(self._kinds) if not n or self._kinds[n - 1] != k]
         own = batch.column(f"e{types.index(kind)}").slice(at, 1)
@@ -257,11 +291,9 @@ class Notes:
     def _write(self, rows: list[BadRow]) -> None:
         if self._writer is None:
             self._file = PartWriter(self._path, lasting=True)
-            self._writer = pq.ParquetWriter(self._file, QUARANTINE, compression="zstd")
+            self._writer = pq.ParquetWriter(self._file, KEPT, compression="zstd")
             self._report.quarantine = self._path.name
-        self._writer.write_table(
-            pa.Table.from_pylist([msgspec.structs.asdict(r) for r in rows], schema=QUARANTINE)
-        )
+        self._writer.write_table(pa.Table.from_pylist([msgspec.structs.asdict(r) for r in rows], schema=KEPT))
 
     def close(self) -> None:
         if self._writer is not None and self._file is not None:

@@ -1,13 +1,18 @@
 """Events of which there must be one only: those of a type that have the same values in some fields.
 
 Events that are the same in all fields and in time are one that was sent twice; others that share the fields conflict, and
-the first or the last of them in log order is taken. What is in a log already stays: later ones of the same values go.
+the first or the last is taken: by the time at which they arrived where that is known, else by their own, then by log order. The rule
+does not ask what was taken in when: where a later row comes first, it takes the place of the event that a log has. What conflicts is
+in the log's quarantine with a hash of the event, so that a row that is the same again is found to have been sent twice.
 An event with a missing value in one of the fields is nobody's duplicate.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from bisect import bisect_left
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
 import numpy as np
@@ -16,13 +21,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from timelapse.errors import IngestError, Place
-from timelapse.log.segment import fields_table
+from timelapse.log.beside import BESIDE, files_of
+from timelapse.log.quarantine import beaten_in
 from timelapse.model.types import FLOAT, OptionalType
-from timelapse.tables.ordering import distinct
-from timelapse.tables.rowhash import whole_array
+from timelapse.tables.rowhash import both_lanes, seed_of, whole_array
 
 if TYPE_CHECKING:
     from timelapse.ingest.source import Source
+    from timelapse.log.manifest import Manifest
     from timelapse.log.reader import LogReader
     from timelapse.log.types import EventType
 
@@ -44,11 +50,11 @@ class Rule(NamedTuple):
 
 def rule_of(kind: EventType, sources: Sequence[Source]) -> Rule | None:
     """What the sources of a type ask for. Raises IngestError (TL411) where they ask for different things."""
-    for field in kind.fields:
-        inner = field.type.inner if isinstance(field.type, OptionalType) else field.type
-        if inner == FLOAT and any(field.name in one.unique for one in sources):
+    for own in kind.fields:
+        inner = own.type.inner if isinstance(own.type, OptionalType) else own.type
+        if inner == FLOAT and any(own.name in one.unique for one in sources):
             raise IngestError(
-                f"{field.name} is a float, and floats that look the same may differ", place=Place(what=f"unique (--unique) of {kind.name}"), code="TL411",
+                f"{own.name} is a float, and floats that look the same may differ", place=Place(what=f"unique (--unique) of {kind.name}"), code="TL411",
                 hint="name fields of other types",
             )  # fmt: skip
     found = {Rule(tuple(one.unique), one.conflicts) for one in sources if one.unique}
@@ -76,44 +82,127 @@ def numbered(columns: Sequence[pa.Array], rows: int) -> tuple[I64, Bools]:
     return numbers, whole
 
 
-class LeftOut(NamedTuple):
-    """Which events are the same as another that stays, which conflict with it, and of which that other is in the log already."""
+@dataclass(frozen=True)
+class Before:
+    """The log that an ingest adds to: its events, its files by their numbers (`files_of`), and by type the hashes of events in its
+    quarantine that another was taken instead of."""
 
-    same: Bools
-    conflict: Bools
-    in_log: Bools
+    reader: LogReader
+    files: Sequence[tuple[str, int, str]] = ()
+    beaten: Mapping[str, frozenset[bytes]] = field(default_factory=dict)
+
+    @classmethod
+    def of(
+        cls, path: Path, manifest: Manifest, reader: LogReader, replaced: Mapping[str, Sequence[str]], *, unique: bool
+    ) -> Before:  # fmt: skip
+        """`replaced`: files by type whose rows go. `unique`: whether the ingest has sources that ask for it."""
+        gone = {(type_, file) for type_, files in replaced.items() for file in files}
+        beaten = beaten_in(path, manifest, gone) if unique else {}
+        return cls(reader, files_of(manifest.ingests), beaten)
+
+    def places(self, kind: EventType, new: Sequence[tuple[int, str]], first: int) -> I64:
+        """Where in log order each of the log's files stands among new files of a type, by its number; behind them, where events of no
+        file stand.
+
+        `new`: the new ones, by source and path, of which `first` is the number in the ingest. The place of number n is 2 n; what stands
+        between two files has an odd one.
+        """
+        order = {
+            (position, path.encode("utf-8", "surrogateescape")): n for n, (position, path) in enumerate(new)
+        }
+        ordered = sorted(order)
+        found = np.full(len(self.files) + 1, NO_FILE, np.int64)
+        for number, (type_, position, path) in enumerate(self.files):
+            if type_ != kind.name:
+                continue
+            own = position, path.encode("utf-8", "surrogateescape")
+            at = bisect_left(ordered, own)
+            found[number] = 2 * (first + order[own]) if own in order else 2 * (first + at) - 1
+        return found
 
 
-def why_left_out(rule: Rule, *, in_log: bool) -> str:
-    """The reason that stands in the quarantine."""
-    return (
-        f"an event of the log has the same {rule.text}"
-        if in_log
-        else f"another event has the same {rule.text}, and the {rule.keep} is taken"
-    )
+NO_FILE = -2
+"""In log order, events of no file stand before those of files."""
 
 
-def left_out(rule: Rule, ts: I64, table: pa.Table, rank: I64) -> LeftOut:
-    """Which events are to go.
+def place_of(file: int) -> int:
+    """Where rows of a file of an ingest (-1: of none), by its number, stand in log order, to be compared with `Before.places`."""
+    return 2 * file
 
-    `rank` orders them; negative for those that are in a log already, of which the first counts, whatever the rule.
-    """
+
+def hashes_of(kind: EventType, ts: pa.Array, fields: pa.Table) -> npt.NDArray[np.void]:
+    """For each event 16 bytes of a hash of its time and fields, which are in the log's types: the same for the same events."""
     rows = len(ts)
-    same, conflict = np.zeros(rows, np.bool_), np.zeros(rows, np.bool_)
-    times = pa.array(ts)
-    keys, whole = numbered([times if f == "ts" else whole_array(table[f]) for f in rule.fields], rows)
-    if rows == 0 or len(distinct(keys)) == rows:
-        return LeftOut(same, conflict, same)
-    alike, _ = numbered([times, *(whole_array(c) for c in table.columns)], rows)
-    known = rank < 0
-    last = -rank if rule.keep == "last" else rank
-    order = np.lexsort((np.where(known, rank, last), ~known, keys))
+    both = both_lanes([ts, *(whole_array(fields[f.name]) for f in kind.fields)], rows, seed_of(str(kind)))
+    return np.ascontiguousarray(np.stack(both, axis=1)).view("V16").ravel()
+
+
+class Rows(NamedTuple):
+    """Events of one type: times, fields, what orders those of the same values (`arrived`: the time at which each arrived, or its own;
+    `place`: its file's), and which of them, in front of the others, a log has."""
+
+    ts: I64
+    fields: pa.Table
+    arrived: I64
+    place: I64
+    known: Bools
+
+
+class LeftOut(NamedTuple):
+    """Events that are not taken, by rising place among all; which are the same as another that is told, others conflict; their hashes; and of
+    events of the log the hash of the new one that takes their place, b"" where that has been told."""
+
+    rows: I64
+    same: Bools
+    hashes: list[bytes]
+    instead: list[bytes]
+
+
+def why_left_out(rule: Rule) -> str:
+    """The reason that stands in the quarantine."""
+    return f"another event has the same {rule.text}, and the {rule.keep} is taken"
+
+
+def left_out(rule: Rule, kind: EventType, rows: Rows) -> LeftOut:
+    """Which events are to go, whether a log has them or not. Those that nothing else orders come in the order in which they stand here."""
+    count = len(rows.ts)
+    keys, whole = numbered(
+        [pa.array(rows.ts) if f == "ts" else whole_array(rows.fields[f]) for f in rule.fields], count
+    )
+    several = np.bincount(keys, minlength=1)[keys] > 1 if count else whole
+    own = np.flatnonzero(several & whole)
+    if not len(own):
+        return LeftOut(own, np.zeros(0, np.bool_), [], [])
+    keys, ts, known = keys[own], rows.ts[own], rows.known[own]
+    arrived, place, at = rows.arrived[own], rows.place[own], np.arange(len(own))
+    hashes = hashes_of(kind, pa.array(ts), rows.fields.take(pa.array(own)) if kind.fields else rows.fields)
+    _, alike = np.unique(hashes, return_inverse=True)
+    alike = alike.ravel().astype(np.int64)
+    turn = -1 if rule.keep == "last" else 1
+    order = np.lexsort((turn * at, turn * place, turn * ts, turn * arrived, keys))
+    winner = _first_of_each(keys, order)
+    goes = winner != at
+    # of those that are the same one is told: the one that is taken, one of the log, the first
+    told = np.lexsort((turn * at, turn * place, turn * ts, turn * arrived, ~known, goes, alike, keys))
+    same = np.zeros(len(own), np.bool_)
+    same[told[1:]] = (keys[told[1:]] == keys[told[:-1]]) & (alike[told[1:]] == alike[told[:-1]])
+    out = np.flatnonzero(goes)
+    instead, seen = list[bytes](), set[int]()
+    for place_ in out.tolist():
+        by = int(winner[place_])
+        new = bool(known[place_]) and not known[by] and by not in seen
+        instead.append(hashes[by].tobytes() if new else b"")
+        if new:
+            seen.add(by)
+    return LeftOut(own[out], same[out], [hashes[n].tobytes() for n in out.tolist()], instead)
+
+
+def _first_of_each(keys: I64, order: I64) -> I64:
+    """For each row the one that comes first in an order (by key) of those of its key."""
+    found = np.empty(len(keys), np.int64)
     firsts = np.flatnonzero(np.diff(keys[order], prepend=-1))
-    winner = np.empty(rows, np.int64)
-    winner[order] = np.repeat(order[firsts], np.diff([*firsts.tolist(), rows]))
-    loses = whole & (winner != np.arange(rows)) & ~known
-    same = loses & (alike == alike[winner])
-    return LeftOut(same, loses & ~same, known[winner])
+    found[order] = np.repeat(order[firsts], np.diff([*firsts.tolist(), len(keys)]))
+    return found
 
 
 def reach(reader: LogReader, rule: Rule, times: tuple[int, int] | None) -> tuple[int, int]:
@@ -132,16 +221,14 @@ def rows_at(reader: LogReader, kind: EventType, seqs: I64) -> Iterator[pa.Table]
         yield table.filter(pc.is_in(table["seq"], value_set=pa.array(seqs)))
 
 
-def known_events(
-    reader: LogReader, kind: EventType, rule: Rule, ts: I64, table: pa.Table
-) -> tuple[I64, pa.Table]:
-    """The events of a log that may have the same values as some of these, in its order: their times and fields.
+def known_events(reader: LogReader, kind: EventType, rule: Rule, ts: I64, table: pa.Table) -> pa.Table:
+    """The events of a log that may have the same values as some of these, in its order: seq, time, fields, and what is kept beside them.
 
     Of all events of the type only the rule's fields are read (of the times that these have, where the time is one of the fields); all
     fields of blocks in which something was found.
     """
-    fields = [f.name for f in kind.fields]
-    schema = pa.schema([pa.field("ts", pa.int64()), *table.schema])
+    beside = [pa.field(name, BESIDE.field(name).type) for name in BESIDE.names]
+    schema = pa.schema([pa.field("seq", pa.int64()), pa.field("ts", pa.int64()), *kind.schema, *beside])
     found = [schema.empty_table()]
     names = [name for name in rule.fields if name != "ts"]
     lo, hi = reach(reader, rule, (int(ts.min()), int(ts.max()))) if len(ts) else (0, 0)
@@ -152,6 +239,7 @@ def known_events(
     }
     if "ts" in rule.fields:
         wanted["ts"] = pc.unique(pa.array(ts))
+    whole = replace(reader, beside=True)
     for chunk in reader.chunks(lo, hi, {kind.name: names}):
         own = chunk.tables.get(kind.name)
         if own is None:
@@ -162,6 +250,5 @@ def known_events(
         if not same.any():
             continue
         seqs = own["seq"].to_numpy()[same]
-        found += [part.select(schema.names).cast(schema) for part in rows_at(reader, kind, seqs)]
-    both = pa.concat_tables(found)
-    return both["ts"].to_numpy(), fields_table(kind, both.select(fields).columns, both.num_rows)
+        found += [part.select(schema.names).cast(schema) for part in rows_at(whole, kind, seqs)]
+    return pa.concat_tables(found)

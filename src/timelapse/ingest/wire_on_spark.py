@@ -17,6 +17,7 @@ from timelapse.ingest.convert import wire_type
 from timelapse.ingest.noticed import notice
 from timelapse.ingest.plan import Plan
 from timelapse.ingest.task import FATAL, Note, notes_of, noticed_note
+from timelapse.ingest.unique import hashes_of
 from timelapse.log.types import EventType
 from timelapse.model.decimals import DIGITS
 from timelapse.model.types import DecimalType, ListType, OptionalType, ValueType
@@ -33,7 +34,7 @@ def wire_schema(kind: EventType) -> pa.Schema:
         [
             pa.field("ts", pa.int64()), pa.field("t", pa.int32()), pa.field("f", pa.int64()),
             pa.field("r", pa.int64()), pa.field("k", pa.binary()), pa.field("why", pa.string()),
-            pa.field("raw", pa.string()), pa.field("e", _struct(kind)),
+            pa.field("raw", pa.string()), pa.field("h", pa.binary()), pa.field("e", _struct(kind)),
         ]
     )  # fmt: skip
 
@@ -71,7 +72,8 @@ def spark_schema(kind: EventType) -> StructType:
 
     plain: list[tuple[str, DataType]] = [
         ("ts", T.LongType()), ("t", T.IntegerType()), ("f", T.LongType()), ("r", T.LongType()),
-        ("k", T.BinaryType()), ("why", T.StringType()), ("raw", T.StringType()), ("e", spark_struct(kind)),
+        ("k", T.BinaryType()), ("why", T.StringType()), ("raw", T.StringType()), ("h", T.BinaryType()),
+        ("e", spark_struct(kind)),
     ]  # fmt: skip
     return T.StructType([T.StructField(name, kind_, True) for name, kind_ in plain])
 
@@ -85,8 +87,12 @@ def encode(
     order: Sequence[pa.Array] = (),
     *,
     keyed: bool = False,
+    hashed: bool = False,
 ) -> Iterator[pa.RecordBatch]:
-    """A batch of source `number`, of type number `type_`, in wire form, in parts that Spark can take, the rows that were left out first."""
+    """A batch of source `number`, of type number `type_`, in wire form, in parts that Spark can take, the rows that were left out first.
+
+    `hashed`: with a hash of each event.
+    """
     schema = wire_schema(plan.kind)
     notes = [*notes_of(number, batch), noticed_note(number, notice(plan, file, batch))]
     yield _notes(notes, file, schema, order)
@@ -102,11 +108,18 @@ def encode(
         key = canonical_bytes(own, kinds, n) if keyed else _places(batch, lo, n)
         late = pa.nulls(n, pa.int64()) if batch.late is None else pa.array(batch.late[lo : lo + n])
         event = pa.StructArray.from_arrays([late, *own], fields=list(schema.field("e").type))
+        ts = pa.array(batch.ts[lo : lo + n])
         columns = [
-            pa.array(batch.ts[lo : lo + n]), _filled(n, type_, pa.int32()), _filled(n, file, pa.int64()),
-            pa.array(batch.rows[lo : lo + n]), key, pa.nulls(n, pa.string()), pa.nulls(n, pa.string()), event,
+            ts, _filled(n, type_, pa.int32()), _filled(n, file, pa.int64()),
+            pa.array(batch.rows[lo : lo + n]), key, pa.nulls(n, pa.string()), pa.nulls(n, pa.string()),
+            _hashes(plan.kind, ts, own) if hashed else pa.nulls(n, pa.binary()), event,
         ]  # fmt: skip
         yield _with_order(columns, schema, [o.slice(lo, n) for o in order])
+
+
+def _hashes(kind: EventType, ts: pa.Array, columns: Sequence[pa.Array]) -> pa.Array:
+    fields = pa.table(list(columns), kind.schema.names).cast(kind.schema)
+    return pa.array([one.tobytes() for one in hashes_of(kind, ts, fields)], pa.binary())
 
 
 def _places(batch: Batch, lo: int, n: int) -> pa.Array:
@@ -136,7 +149,7 @@ def _notes(
     columns = [
         _filled(n, INT64_MIN, pa.int64()), pa.array(marks, pa.int32()), _filled(n, file, pa.int64()),
         pa.array(rows, pa.int64()), pa.nulls(n, pa.binary()), pa.array(whys, pa.string()), pa.array(raws, pa.string()),
-        pa.nulls(n, schema.field("e").type),
+        pa.nulls(n, pa.binary()), pa.nulls(n, schema.field("e").type),
     ]  # fmt: skip
     return _with_order(columns, schema, [pa.nulls(n, o.type) for o in order])
 

@@ -16,6 +16,7 @@ from timelapse.ingest import making
 from timelapse.ingest.drift import unlike_before
 from timelapse.ingest.known import gone_with
 from timelapse.ingest.source import Source, as_sources, by_class
+from timelapse.ingest.unique import Before
 from timelapse.log import manifest as stored
 from timelapse.log.place import changing, check_free, whole_folder
 from timelapse.log.reader import LogReader
@@ -101,9 +102,18 @@ def append_to(
                 current.ts_last if late == "refuse" else None,
                 rows,
                 partitions,
-                reader,
+                Before.of(
+                    log,
+                    current,
+                    reader,
+                    corrected or {},
+                    unique=any(s.unique for n in numbers for _, s in wanted[n]),
+                ),
             )
             making.refuse_early(reports, current.ts_last)
+            if late == "refuse":
+                making.refuse_displaced(reports, path)
+            gone = tuple(sorted({*gone, *(seq for r in reports for seq in r.gone)}))
             segments, entry = making.accepted(prepared, reports, max_bad, current.version + 1)
             segments = [making.renumbered(s, numbers) for s in segments]
             told = [

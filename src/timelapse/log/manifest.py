@@ -132,6 +132,8 @@ class SourceEntry(msgspec.Struct, frozen=True):
     """Of these columns those of which no field is made."""
     days_by: str = ""
     """What tells the days of files: their folders, their names, or their events."""
+    displaced: int = 0
+    """Events of the log as it was whose place rows took by `unique`: they are among the duplicates and conflicts, beside rows that were read."""
 
 
 class IngestEntry(msgspec.Struct, frozen=True):

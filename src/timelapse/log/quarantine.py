@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
+from collections.abc import Set as AbstractSet
 from pathlib import Path
 from uuid import uuid4
 
 import msgspec
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from timelapse.log.manifest import REMEDY, IngestEntry, Manifest, SourceEntry
@@ -25,6 +27,11 @@ QUARANTINE = pa.schema(
         pa.field("reason", pa.string()), pa.field("raw", pa.string()),
     ]
 )  # fmt: skip
+EVENT = pa.field("event", pa.binary(16))
+"""Beside them is a hash of the event, of rows that are one which another was taken instead of (ingest/unique.py)."""
+TAKEN = ""
+"""In place of a file: the row says that an event was taken after all, so earlier rows of the same hash do not count."""
+KEPT = pa.schema([*QUARANTINE, EVENT])
 
 
 def replaced_later(ingests: Sequence[IngestEntry]) -> list[set[tuple[str, str]]]:
@@ -59,21 +66,59 @@ def bad_rows(path: Path, manifest: Manifest) -> pa.Table:
 
     Raises StorageError (TL931) for a file that was altered.
     """
+    return _told(path, manifest, set()).select(QUARANTINE.names)
+
+
+def beaten_in(
+    path: Path, manifest: Manifest, gone: AbstractSet[tuple[str, str]]
+) -> dict[str, frozenset[bytes]]:
+    """By type the hashes of events in the quarantine that another was taken instead of. `gone`: files by type whose rows do not count.
+
+    Raises StorageError (TL931) for a file that was altered.
+    """
+    table = _told(path, manifest, gone)
+    table = table.filter(table["event"].is_valid())
+    found: dict[str, set[bytes]] = {}
+    for type_, event in zip(table["type"].to_pylist(), table["event"].to_pylist(), strict=True):
+        found.setdefault(type_, set()).add(event)
+    return {type_: frozenset(events) for type_, events in found.items()}
+
+
+def _told(path: Path, manifest: Manifest, gone: AbstractSet[tuple[str, str]]) -> pa.Table:
+    """The rows that count, with the hashes of events."""
     tables: list[pa.Table] = []
-    for entry, gone in zip(manifest.ingests, replaced_later(manifest.ingests), strict=True):
-        for name in entry.quarantine:
-            table = _read(path / FOLDER / name, entry.parts.get(name))
-            if gone:
-                places = zip(table["type"].to_pylist(), table["file"].to_pylist(), strict=True)
-                table = table.filter(pa.array([place not in gone for place in places], pa.bool_()))
-            tables.append(table)
-    return pa.concat_tables(tables) if tables else QUARANTINE.empty_table()
+    for entry, later in zip(manifest.ingests, replaced_later(manifest.ingests), strict=True):
+        if not entry.quarantine:
+            continue
+        table = pa.concat_tables(
+            [_read(path / FOLDER / name, entry.parts.get(name)) for name in entry.quarantine]
+        )
+        taken = pc.equal(table["file"], TAKEN)
+        if pc.any(taken).as_py():
+            events = table["event"].filter(taken)
+            table = table.filter(pc.invert(taken))
+            # hashes are of the type, too
+            tables = [
+                t.filter(pc.invert(pc.is_in(t["event"], value_set=events.combine_chunks()))) for t in tables
+            ]
+        if later or gone:
+            places = zip(table["type"].to_pylist(), table["file"].to_pylist(), strict=True)
+            table = table.filter(
+                pa.array([one not in later and one not in gone for one in places], pa.bool_())
+            )
+        tables.append(table)
+    return pa.concat_tables(tables) if tables else KEPT.empty_table()
 
 
 def _read(path: Path, part: Part | None) -> pa.Table:
-    if part is None:  # a version that kept no checksums wrote it
-        return pq.read_table(path)
-    return pq.read_table(pa.BufferReader(CheckedFile(path, part, REMEDY).whole()))
+    # a version that kept no checksums wrote it, or one that kept no hashes
+    source = path if part is None else pa.BufferReader(CheckedFile(path, part, REMEDY).whole())
+    table = pq.read_table(source)
+    return (
+        table
+        if EVENT.name in table.column_names
+        else table.append_column(EVENT, pa.nulls(len(table), EVENT.type))
+    )
 
 
 def hide(
@@ -99,12 +144,12 @@ def hide(
                 hidden += sum(told)
                 for row, found in zip(rows, told, strict=True):
                     if found:
-                        row["raw"], row["reason"] = FORGOTTEN, FORGOTTEN
+                        row["raw"], row["reason"], row["event"] = FORGOTTEN, FORGOTTEN, None
                 parts.pop(name, None)
                 name = f"{name.partition('-')[0]}-{uuid4().hex[:12]}.parquet"
                 (folder / FOLDER).mkdir(exist_ok=True)
                 with PartWriter(folder / FOLDER / name, lasting=True) as file:
-                    pq.write_table(pa.Table.from_pylist(rows, schema=QUARANTINE), file, compression="zstd")
+                    pq.write_table(pa.Table.from_pylist(rows, schema=KEPT), file, compression="zstd")
                 parts[name] = file.part()
             names.append(name)
         made.append(msgspec.structs.replace(entry, quarantine=names, parts=parts))

@@ -137,16 +137,13 @@ class LogReader:
     """Events that are left out, by rising seq. `count` is without them; the others keep their seq."""
     beside: bool = False
     """Whether chunks also have what is kept beside the events (log/beside.py)."""
-    files: int = 0
-    """How many files the log was made of: those of an append are numbered behind them."""
 
     @classmethod
     def of(cls, root: Path, manifest: Manifest, excluded: tuple[int, ...] = ()) -> LogReader:
         segments = tuple(manifest.segments)
         bases = tuple(s.base for s in segments)
         count = manifest.count - len(excluded)
-        files = sum(len(s.taken) for i in manifest.ingests for s in i.sources)
-        return cls(pinned(root), manifest.event_types, segments, count, bases, excluded=excluded, files=files)
+        return cls(pinned(root), manifest.event_types, segments, count, bases, excluded=excluded)
 
     @cached_property
     def _found(self) -> dict[tuple[str, int], int]:
