@@ -30,14 +30,25 @@ T = TypeVar("T", bound=msgspec.Struct)
 _KEPT = (EFFECTS, RESULTS, ROWS, _MARKS)
 
 
+class Begun(msgspec.Struct, frozen=True):
+    """The run that a plain replay goes on from, behind so many of its slices: where it is, what it was there, and over which log."""
+
+    place: str
+    seal: str
+    log_id: str
+    slices: int
+
+
 class Cut(msgspec.Struct, frozen=True):
-    """How a replay is cut into tasks. `stages`: its passes, each told by what it does to which states."""
+    """How a replay is cut into tasks. `stages`: its passes, each told by what it does to which states. `begun`: the run that it found to go on
+    from."""
 
     mode: str
     cuts: tuple[int, ...]
     lead: int
     runs: tuple[int, ...]
     stages: tuple[str, ...]
+    begun: Begun | None = None
 
 
 class Identity(msgspec.Struct, frozen=True):

@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from timelapse import __version__
 from timelapse.engine.job import Job
 from timelapse.engine.publish import put_finished, working_place
-from timelapse.engine.resume import Cut, Identity, marks_in, read_identity, same, tidy, write_identity
+from timelapse.engine.resume import Begun, Cut, Identity, marks_in, read_identity, same, tidy, write_identity
 from timelapse.errors import Place, TimelapseError, UsageError
 from timelapse.model.fingerprint import fingerprint
 from timelapse.model.program import Program, spec_of
 from timelapse.plan import Plan
+from timelapse.run.earlier import Earlier
 from timelapse.run.manifest import NAME, read_manifest
 from timelapse.run.parameters import params_text
 from timelapse.run.request import Resume, Settings
@@ -31,6 +32,7 @@ _SAID = {
     "slices": "it was with another --slices", "strategy": "it was with another --strategy",
     "quarantine": "it was with another --quarantine", "max_quarantined": "it was with another --max-quarantined",
     "until": "it was with another --until", "resumable": "it was with another --resumable",
+    "start_from": "it started from another run, or from none",
 }  # fmt: skip
 _NOT_KEPT = (
     "its program looks back on states, or writes into the future, and runs as one pass in log order: what the next slice needs of "
@@ -56,15 +58,17 @@ class Interrupted:
 
     @classmethod
     def of(
-        cls, program: Program, source: Source, settings: Settings, place: Path, disk: Disk = DISK
-    ) -> Interrupted:
-        """What was left of the same replay into `place`."""
+        cls, program: Program, source: Source, settings: Settings, place: Path, disk: Disk = DISK,
+        start_from: Earlier | None = None,
+    ) -> Interrupted:  # fmt: skip
+        """What was left of the same replay into `place`, which starts from the same run where one was named."""
         what = same({
             "timelapse": __version__, "parameters": params_text(program), "program": fingerprint(program),
             "log": source.id, "events": source.reader.count, "without": list(source.without), "slices": settings.slices,
             "strategy": settings.strategy if settings.strategy is None else str(settings.strategy),
             "quarantine": settings.quarantine, "max_quarantined": settings.max_quarantined, "until": settings.until,
             "resumable": settings.resumable,
+            "start_from": None if start_from is None or start_from.reason else [start_from.manifest.seal, start_from.cuts],
         })  # fmt: skip
         where = working_place(place)
         there = abandoned(where, disk) + (elsewhere(where, disk) if settings.resume is True else [])
@@ -90,9 +94,13 @@ class Interrupted:
             return None
         return put_finished(self.folder, place, files, overwrite=overwrite)
 
-    def begin(self, job: Job, plan: Plan, lead: int) -> None:
-        """Make ready what there is, and say for the next one what is being made."""
-        how = Cut(plan.mode, job.cuts, lead, job.runs, _stages(plan))
+    def without(self, why: str) -> Interrupted:
+        """The same where nothing of it is of use."""
+        return replace(self, folder=None, how=None, finished=False, why=why)
+
+    def begin(self, job: Job, plan: Plan, lead: int, begun: Begun | None) -> None:
+        """Make ready what there is, and say for the next one what is being made. `begun`: the run that this one found to go on from."""
+        how = Cut(plan.mode, job.cuts, lead, job.runs, _stages(plan), begun)
         if self.how is not None:
             same_stages = (how.mode, how.stages) == (self.how.mode, self.how.stages)
             tidy(job.out, self.disk, stages=same_stages)
@@ -110,12 +118,10 @@ def unable(job: Job, plan: Plan) -> str:
 
 
 def left_by_none(source: Source, settings: Settings) -> str:
-    """Why a replay leaves nothing to go on with: of events in memory, of several at once, and of those that start from a run."""
+    """Why a replay leaves nothing to go on with: of events in memory, and of several at once."""
     if source.path is None:
         return "its events were in memory"
-    if settings.several is not None:
-        return "it was one of several at once"
-    return "it started from a run" if source.begin else ""
+    return "it was one of several at once" if settings.several is not None else ""
 
 
 def demand(found: Interrupted | None, why: str, resume: Resume, place: Path | None) -> None:

@@ -8,7 +8,7 @@ what these slices put out. Where one of this is not so, all is replayed, and the
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +17,7 @@ from timelapse.cache import rerun
 from timelapse.cache.key import program_key
 from timelapse.cache.runs import LastRun, last_run, remember
 from timelapse.cache.store import Store, open_store
+from timelapse.engine.resume import Begun
 from timelapse.errors import TimelapseError
 from timelapse.log import Log
 from timelapse.log.changed import same_events
@@ -46,6 +47,14 @@ class Remembered:
     reason: str = ""
     source: Source | None = None
     earlier: Earlier | None = None
+    found: LastRun | None = None
+
+    @property
+    def begun(self) -> Begun | None:
+        """What a replay that is killed says of the run that it went on from."""
+        if self.earlier is None or self.found is None:
+            return None
+        return Begun(self.found.place, self.found.seal, self.found.log_id, self.earlier.slices)
 
     def describe(self) -> dict[str, Any]:
         """For the new run's certificate, and for `explain`."""
@@ -79,18 +88,35 @@ def remembered(
     before = version_with(opened.path, base_of(found.log_id))
     if before is not None and before.version > opened.version:
         return None
+    return _taken(found, program, analysis, opened, settings)
+
+
+def begun_again(
+    begun: Begun, program: Program, analysis: Analysis, log: Log | str | Path, settings: Settings
+) -> Remembered:
+    """What a replay that was killed went on from, if that is still what it was then."""
+    opened = log if isinstance(log, Log) else Log.open(log)
+    found = LastRun(begun.place, begun.seal, begun.log_id)
+    last = _taken(found, program, analysis, opened, replace(settings, slices=begun.slices + 1))
+    if last.earlier is not None and last.earlier.slices != begun.slices:
+        return Remembered(begun.place, "fewer of its slices hold")
+    return last
+
+
+def _taken(found: LastRun, program: Program, analysis: Analysis, log: Log, settings: Settings) -> Remembered:
     try:
-        reason, taken = _usable(found, program, analysis, opened, settings)
+        reason, taken = _usable(found, program, analysis, log, settings)
     except TimelapseError as error:
         reason, taken = error.message, None
-    if taken is None:
-        return Remembered(found.place, reason)
-    return Remembered(found.place, "", *taken)
+    return Remembered(found.place, reason) if taken is None else Remembered(found.place, "", *taken, found)
 
 
 def remember_run(request: Request, manifest: RunManifest, out: Path) -> None:
     """Say that a replay made a run that stays, for those over another version of its log."""
-    known = _store_and_key(request.program, request.analysis, request.source, request.settings)
+    settings, left = request.settings, request.interrupted
+    if left is not None and left.how is not None and left.what["strategy"] is None:
+        settings = replace(settings, strategy=None)  # it is that of the replay that was killed
+    known = _store_and_key(request.program, request.analysis, request.source, settings)
     if known is None or isinstance(out, RemotePath):
         return
     try:

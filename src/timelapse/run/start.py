@@ -42,7 +42,7 @@ from timelapse.run.interrupted import Interrupted, demand, left_by_none, unable
 from timelapse.run.manifest import read_manifest, write_manifest
 from timelapse.run.planning import Planner, in_threads
 from timelapse.run.quarantine import all_taken_out, replay_without_failing
-from timelapse.run.remembered import remember_run, remembered
+from timelapse.run.remembered import begun_again, remember_run, remembered
 from timelapse.run.request import Engine, Request, Resume, Settings, Several, check_engine
 from timelapse.run.run import Run, RunContext
 from timelapse.run.slices import (
@@ -108,7 +108,7 @@ def replay(
     Where the process is killed, the slices that are done lie beside `out`. The same replay into the same place goes on with them, on any number of
     cores and with or without Spark, after comparing their files with their checksums; `resume=False` begins again. `resume=True` goes
     on also with what a process of another machine left, which has to be dead, and raises UsageError (TL822), which says why, where there
-    is nothing to go on with. Replays of events in memory and those that `start_from` a run begin again; so do those of programs that
+    is nothing to go on with. One that went on from a run does so again, behind what it had done since, where that run is there as it was. Replays of events in memory begin again; so do those of programs that
     look back on states, or write into the future, where they run as one pass and are not `resumable`.
 
     With `quarantine` an event at which a handler raises is taken out, as if it had not been in the log, and the
@@ -168,7 +168,11 @@ def replay_as(
     twice = None if settings.allow_impure else run_twice(program, analysis, source.reader)
     left, none = None, left_by_none(source, settings)
     if place is not None and settings.resume and not none:
-        left = Interrupted.of(program, source, settings, place)
+        left = Interrupted.of(program, source, settings, place, start_from=earlier)
+    if left is not None and left.how is not None and left.how.begun is not None and not left.finished:
+        last = begun_again(left.how.begun, program, analysis, log, settings)
+        if last.earlier is None:
+            left = left.without(f"the run that it went on from, {last.place}: {last.reason}")
     demand(left, none, settings.resume, place)
     if left is not None and left.why:
         settings.progress.note(f"a replay into this place was killed, and this one begins again: {left.why}")
@@ -189,10 +193,10 @@ def replay_as(
         settings = replace(settings, slices=len(left.how.cuts) - 1, strategy=settings.strategy or mode)
     if start_from is None and (left is None or left.how is None):
         last = remembered(program, analysis, source, log, settings)
-        if last is not None and last.earlier is not None and last.source is not None:
-            source, earlier, left = last.source, last.earlier, None
-        if last is not None:
-            settings.progress.note(last.text())
+    if last is not None:
+        if last.earlier is not None and last.source is not None:
+            source, earlier = last.source, last.earlier
+        settings.progress.note(last.text())
     request = Request(program, analysis, source, settings, twice, earlier, last, left)
     plan, executor, why = Planner(request).settle(spark)
     keep: list[Any] = []
@@ -261,9 +265,13 @@ def run_plan(
     try:
         job, lead, reuse = _job(request, plan, executor, partial, taking=taking, gone=len(gone))
         if left is not None:
-            left.begin(job, plan, lead)
+            left.begin(job, plan, lead, None if request.remembered is None else request.remembered.begun)
             job = replace(job, marks=job.marks and not unable(job, plan))
         (partial.scratch / RESULTS).mkdir(exist_ok=True)
+        if request.begun is not None:
+            request.begun.begin(job)
+            if plan.mode == "staged":
+                request.begun.put_starts(job)
         foretold = foreseen(program, plan, job, executor.cores)
         prepared = time.perf_counter() - clock
         outcome = reuse.run(
@@ -390,7 +398,8 @@ def _job(
     reuse = _reuse(request, cuts, None if settings.slices is not None else least, behind)
     left = request.interrupted
     if left is not None and left.how is not None:
-        cuts, lead, runs = list(left.how.cuts), left.how.lead, left.how.runs
+        own = 0 if begun is None else begun.slices
+        cuts, lead, runs = list(left.how.cuts[own:]), left.how.lead, left.how.runs
     elif reuse.store is None:
         lead = leading
     else:  # what is kept for later replays has the start of every slice
@@ -417,10 +426,6 @@ def _job(
     )
     if settings.resumable:
         (partial.scratch / ROWS).mkdir(exist_ok=True)
-    if begun is not None:
-        begun.begin(job)
-        if plan.mode == "staged":
-            begun.put_starts(job)
     return job, lead, reuse
 
 
