@@ -70,6 +70,7 @@ CHILD = """
 
 def fake_ingest(spark, sources, folder, floor, rows, partitions, log=None, progress=None):  # type: ignore[no-untyped-def]
     """What Spark's tasks leave: two segments, one of an attempt that did not count, and a quarantine file."""
+    from timelapse.ingest.noticed import Noticed, Stretch
     from timelapse.ingest.plan import Plan
     from timelapse.ingest.prepare import Prepared
     from timelapse.ingest.source import Source
@@ -87,7 +88,8 @@ def fake_ingest(spark, sources, folder, floor, rows, partitions, log=None, progr
     list(write_events(folder / "segments", kinds, later[:7], 16))
     (folder / "quarantine" / "abandoned.parquet").write_bytes(b"half")
     prepared = Prepared(Plan.of(kinds[0], Source("x"), None, (), floor), Source("x"), [], 40, [], None)
-    return [prepared], [TaskReport(segments=entries)]
+    seen = Noticed(read=40, times={"ts": {1970: Stretch(40, 100, 139, (0, 1, 100))}})
+    return [prepared], [TaskReport(segments=entries, noticed={0: seen})]
 
 
 def _child(target: Path, action: str, where: str, count: int) -> int:
