@@ -506,3 +506,49 @@ def test_rows_that_arrived_late_cut_the_first_replay(tmp_path: Path, monkeypatch
         tmp_path / "arrived", {Hit: tl.Source(str(tmp_path / "1.csv"), arrival="came", order="arrival")}
     )
     assert replay(Plain, ordered, tmp_path / "c", spark=False).slices == 1  # what comes now is behind all
+
+
+def _files(folder: Path, hits: Sequence[Hit], files: int) -> list[str]:
+    """Events in files, in the order given."""
+    folder.mkdir(parents=True)
+    found = []
+    for n in range(files):
+        own = hits[len(hits) * n // files : len(hits) * (n + 1) // files]
+        found.append(str(folder / f"{n}.csv"))
+        Path(found[-1]).write_text("ts,who,size\n" + "".join(f"{h.ts},{h.who},{h.size}\n" for h in own))
+    return found
+
+
+@pytest.mark.parametrize("files", [1, 7])
+@pytest.mark.parametrize("days", [40, 1])
+def test_rows_out_of_order_in_files_cut_the_first_replay(files: int, days: int, tmp_path: Path) -> None:
+    """Nothing says when they arrived: they stand in their files in the order in which they came, within one or from one to the next."""
+    rng = random.Random(days * 10 + files)
+    step = days * 86_400 * 10**6 // 2000
+    hits = [Hit(who=n % 9, size=n % 12, ts=1_700_006_400_000_000 + n * step) for n in range(2000)]
+    came = sorted(range(2000), key=lambda n: n + rng.randrange(40))
+    later = set(came[-30:])
+    log = Log.write(tmp_path / "log", {Hit: _files(tmp_path / "raw", [hits[n] for n in came[:-30]], files)})
+    before = replay(Plain, log, tmp_path / "a", spark=False)
+    assert (before.slices, 1800 < before.manifest.cuts[1] < 1970 - 31) == (2, True)
+    log = log.append({Hit: _files(tmp_path / "more", [hits[n] for n in came if n in later], 1)})
+    assert log.manifest.ingests[-1].late > 0
+    again = replay(Plain, log, tmp_path / "b", spark=False)
+    _same(run_serial(Plain, list(log.events(Hit))), again, "gone on")
+    assert again.certificate["start_from"]["slices"] == 1
+
+
+def test_rows_in_order_in_their_files_cut_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    hits = [Hit(who=n % 9, size=n % 12, ts=1_700_006_400_000_000 + n * 10**6) for n in range(2000)]
+    ordered = Log.write(tmp_path / "ordered", {Hit: _files(tmp_path / "raw", hits, 5)})
+    assert replay(Plain, ordered, tmp_path / "a", spark=False).slices == 1
+    mixed = random.Random(3).sample(hits, 2000)
+    shuffled = Log.write(tmp_path / "shuffled", {Hit: _files(tmp_path / "mixed", mixed, 5)})
+    assert replay(Plain, shuffled, tmp_path / "b", spark=False).slices == 1  # they may come anywhere
+    pairs = [hits[n ^ 1] for n in range(1990)]  # another log: of the same events the cache has cuts
+    near = Log.write(tmp_path / "near", {Hit: _files(tmp_path / "pairs", pairs, 1)})
+    assert replay(Plain, near, tmp_path / "c", spark=False).slices == 2
+    assert replay(Plain, near, tmp_path / "d", spark=False, cache=False).slices == 1  # no replay looks for it
+    few = Log.write(tmp_path / "few", {Hit: _files(tmp_path / "less", pairs[:1980], 1)})
+    monkeypatch.setattr(rerun, "MIN_EVENTS", 2001)  # no replay of so few events is gone on from
+    assert replay(Plain, few, tmp_path / "e", spark=False).slices == 1

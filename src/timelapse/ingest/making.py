@@ -16,7 +16,7 @@ from timelapse.display import many
 from timelapse.errors import EventOrderError, IngestError, Place
 from timelapse.ids import DAY
 from timelapse.ingest import drift
-from timelapse.ingest.noticed import Noticed, lateness, warnings_of
+from timelapse.ingest.noticed import Noticed, goes_back, lateness, warnings_of
 from timelapse.ingest.parse import NOT_UTF8, OPEN_CELL
 from timelapse.ingest.prepare import types_of
 from timelapse.ingest.source import Source, no_source
@@ -134,11 +134,12 @@ def accepted(
         ]
         taken = {f.path: f.size for f in one.files} if one.source.is_files else {}
         bad_in = {files[n]: counts[1] for n, counts in sorted(noticed.files.items()) if n >= 0 and counts[1]}
+        back = goes_back(noticed, range(base, base + len(one.files))) if one.source.is_files else 0
         entries.append(
             SourceEntry(name, one.source.describe() | one.told, events, bad, skipped, outside, without, max(len(one.files), 1),
                 taken, warnings, noticed.read, noticed.filtered,
                 duplicates, conflicts, one.layouts, lateness(noticed),
-                max(one.source.position, 0), bad_in if one.source.is_files else {}, one.prints, *drift.layouts(one, noticed, base), displaced)
+                max(one.source.position, 0), bad_in if one.source.is_files else {}, one.prints, *drift.layouts(one, noticed, base), displaced, back)
         )  # fmt: skip
         base += len(one.files)
     check_days(prepared, seen, segments, [b for r in reports for b in r.first_bad])

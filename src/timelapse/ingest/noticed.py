@@ -71,6 +71,18 @@ def _lateness(late: npt.NDArray[np.int64]) -> dict[int, int]:
     return found
 
 
+def goes_back(noticed: Noticed, files: Sequence[int]) -> int:
+    """How far times of rows lie behind those of rows before them, in files or from one of these (in their order) to the next, at most, in microseconds.
+
+    Rows mostly stand in the order in which they arrived, so it tells how late they came where nothing else does.
+    """
+    most, end = noticed.back, None
+    for first, last in (noticed.spans[n] for n in files if n in noticed.spans):
+        most = most if end is None else max(most, end - first)
+        end = last if end is None else max(end, last)
+    return most
+
+
 def lateness(noticed: Noticed) -> dict[str, int]:
     """How late rows arrived: the 50th, 90th, 99th percentile and the most, in microseconds, within 9%. Empty where it is not known."""
     total = sum(noticed.late.values())
@@ -105,6 +117,8 @@ class Noticed(msgspec.Struct):
     """Bad rows whose time can be read, by day (days since 1970, UTC)."""
     spans: dict[int, tuple[int, int]] = {}
     """By file number: the times of its first and its last event."""
+    back: int = 0
+    """How far a row's time lies behind that of a row before it that was read with it, at most."""
     kinds: dict[int, dict[str, list[str]]] = {}
     """By file number, of files that say only row by row what they have: the columns, and the kinds of values that they hold."""
 
@@ -116,6 +130,7 @@ class Noticed(msgspec.Struct):
     def add(self, other: Noticed) -> None:
         self.read += other.read
         self.filtered += other.filtered
+        self.back = max(self.back, other.back)
         for name, doubts in other.doubts.items():
             known = self.doubts.setdefault(name, {})
             for why, one in doubts.items():
@@ -161,6 +176,7 @@ def notice(plan: Plan, file: int, batch: Batch) -> Noticed:
     if batch.late is not None and len(batch.late):
         found.late = _lateness(batch.late)
     if len(batch.ts):
+        found.back = int((np.maximum.accumulate(batch.ts) - batch.ts).max())
         found.times["ts"] = dict(_years(file, batch.rows, batch.ts))
         years = found.times["ts"].values()
         found.spans[file] = (min(s.least for s in years), max(s.most for s in years))

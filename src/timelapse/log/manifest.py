@@ -134,6 +134,8 @@ class SourceEntry(msgspec.Struct, frozen=True):
     """What tells the days of files: their folders, their names, or their events."""
     displaced: int = 0
     """Events of the log as it was whose place rows took by `unique`: they are among the duplicates and conflicts, beside rows that were read."""
+    back: int = 0
+    """Of files: how far times of rows lie behind those of rows before them, at most, in microseconds."""
 
 
 class IngestEntry(msgspec.Struct, frozen=True):

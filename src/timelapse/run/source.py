@@ -40,7 +40,10 @@ class Source:
     logs: tuple[tuple[str, str], ...] = ()
     """Path and id of each log, where there are several, one after the other."""
     late: int = 0
-    """Where rows come late: so many events before the end the next ones may change, by what appends have changed and by how late rows arrived."""
+    """Where rows come late: so many events before the end the next ones may change, by what appends have changed."""
+    late_from: tuple[int, ...] = ()
+    """By how late rows arrived, or stand in their files: the times, rising, from which on the next ones may change events; the later ones
+    may be too late."""
 
     @property
     def left(self) -> int:
@@ -58,7 +61,7 @@ def open_source(log: Any, program: Program) -> Source:
         counts = {t.name: t.count for t in log.info().types}
         return Source(
             log.reader, counts, str(log.path), log.id, log.left_out, part=log.part, types=log.only_types,
-            late=max(_changed_back(log.manifest.ingests), _behind_arrivals(log.manifest)),
+            late=_changed_back(log.manifest.ingests), late_from=_late_from(log.manifest),
         )  # fmt: skip
     if isinstance(log, Iterable) and not isinstance(log, MemoryLog):
         listed: list[Event] = list(log)
@@ -81,32 +84,27 @@ def _changed_back(ingests: Sequence[IngestEntry]) -> int:
     return found
 
 
-def _behind_arrivals(manifest: Manifest) -> int:
-    """How many events have rows that arrive as late as the latest so far before or among them, if these come now; 0 where no source tells.
+def _late_from(manifest: Manifest) -> tuple[int, ...]:
+    """From which time on the next rows lie, if they come as late as the latest so far, now: where each type's rows come behind the day
+    on which its last ones were, and where they come behind the log's end. Nothing where no source tells.
 
-    Each type's rows come behind the day on which its last ones were. Blocks are counted as a whole.
+    How late rows came is told by the time at which they arrived, or else by how far they lie behind rows before them in their files.
     """
     last: dict[str, int] = {}
     for segment in manifest.segments:
         for number, days in segment.days.items():
             name = manifest.types[number].name
             last[name] = max(*days, last.get(name, min(days)))
-    places = [
-        last[source.type] * DAY - source.late["most"]
+    found = [
+        (last[source.type] * DAY, source.late.get("most", source.back))
         for ingest in manifest.ingests
         for source in ingest.sources
-        if source.late and source.type in last and source.source.get("order") != "arrival"
+        if source.type in last and source.source.get("order") != "arrival"
     ]
-    if not places:
-        return 0
-    return sum(
-        end - start
-        for segment in manifest.segments
-        for start, end, at in zip(
-            segment.starts, [*segment.starts[1:], segment.count], segment.ts_last, strict=True
-        )
-        if at >= min(places)
-    )
+    most = max((late for _, late in found), default=0)
+    if not most or manifest.ts_last is None:
+        return ()
+    return min(day - late for day, late in found if late), manifest.ts_last - most
 
 
 def check_heard(log: Log, program: Program) -> None:

@@ -14,6 +14,7 @@ import msgspec
 
 from timelapse.analysis import Analysis, analyse
 from timelapse.analysis.result import Severity
+from timelapse.cache import rerun
 from timelapse.cache.rerun import Behind, Reuse
 from timelapse.engine.executor import Executor, LocalExecutor
 from timelapse.engine.job import RESULTS, ROWS, Job
@@ -389,8 +390,12 @@ def _job(
         return None if found is None else found[0]
 
     alone = settings.slices is None and settings.strategy is None and plan.mode == "chain"
-    if alone and (settings.resumable or not kept(request.program)):
-        if (more := cut_for_late(reader, cuts, source.late)) != cuts:
+    stays = (
+        partial.lasting and settings.cache and settings.several is None
+    )  # a later replay may go on from it
+    if alone and stays and (settings.resumable or not kept(request.program)):
+        since = source.late_from if reader.count >= rerun.MIN_EVENTS else ()  # below that no replay goes on
+        if (more := cut_for_late(reader, cuts, source.late, since)) != cuts:
             settings.progress.note(
                 "rows come late in this log: its end is a slice of its own, for the next replay"
             )
