@@ -21,6 +21,7 @@ from tests.run.test_start_from_changed import _append, _split
 from timelapse.cache import rerun
 from timelapse.errors import UsageError
 from timelapse.log import Log
+from timelapse.model.events import Event
 from timelapse.run import replay, run_serial
 from timelapse.run.files import check_files
 from timelapse.testing import random_log
@@ -78,7 +79,7 @@ def test_it_goes_on_behind_the_slices_that_it_took_over(
 
 
 def test_programs_that_look_back_go_on_too(tmp_path: Path) -> None:
-    hits = list(_hits(400))
+    hits: list[Event] = list(_hits(400))
     first, late = _split(hits, {250, 251, 390})
     log = Log.from_events(tmp_path / "log", first)
     before = replay(Watch, log, tmp_path / "before", 4, engine="local", resumable=True)
