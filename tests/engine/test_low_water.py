@@ -60,11 +60,11 @@ class Held:
     def __init__(self) -> None:
         self.rows = self.tail = self.entries = self.seen = 0
 
-    def look(self, log: rowlog.EffectLog, times: list[int], now: int) -> None:
+    def look(self, log: rowlog.PythonLog, times: list[int], now: int) -> None:
         self.rows = max(self.rows, sum(table.num_rows for _, table in log._blocks) + len(log.tail[0]))
         self.tail = max(self.tail, len(log.tail[0]))
         self.seen = max(self.seen, len(times) - bisect_right(times, now - 30 * DAY))
-        for window in log.windows:
+        for window in log.cursors:
             if isinstance(window, Versions):
                 entries = sum(len(line.times) - line.start for line in window._lines.values())
             elif isinstance(window, Extremes):
@@ -86,10 +86,10 @@ def test_a_window_of_thirty_days(days: int, monkeypatch: pytest.MonkeyPatch, tmp
         Message(user=i * 7919 % 50, to=i * 104729 % 97, ts=i * days * DAY // count) for i in range(count)
     ]
     held: dict[tuple[str, str], Held] = {}
-    told = rowlog.EffectLog.told
+    told = rowlog.PythonLog.told
     times: dict[int, list[int]] = {}
 
-    def watched(self: rowlog.EffectLog, key: Any, value: Any) -> None:
+    def watched(self: rowlog.PythonLog, key: Any, value: Any) -> None:
         told(self, key, value)
         now = self.live["now"]
         own = times.setdefault(id(self), [])
@@ -97,7 +97,7 @@ def test_a_window_of_thirty_days(days: int, monkeypatch: pytest.MonkeyPatch, tmp
         if len(own) % 10 == 0:
             held.setdefault((self.spec.name, self.form), Held()).look(self, own, now)
 
-    monkeypatch.setattr(rowlog.EffectLog, "told", watched)
+    monkeypatch.setattr(rowlog.PythonLog, "told", watched)
     log = tl.Log.from_events(tmp_path / "log", events, [Message])
     monkeypatch.setenv("TIMELAPSE_KERNEL", "interpreted")
     run = tl.replay(Month, log, slices=1, spark=False, strategy="chain", cache=False)

@@ -242,13 +242,13 @@ def test_rows_wait_in_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
     events = random_log(LOG, seed=4, count=60)
     check_replay(Views, events, slices=(1, 2), strategies=("staged",))
     seen: list[int] = []
-    told = rowlog.EffectLog.told
+    told = rowlog.PythonLog.told
 
-    def watched(self: rowlog.EffectLog, key: object, value: object) -> None:
+    def watched(self: rowlog.PythonLog, key: object, value: object) -> None:
         told(self, key, value)
         seen.append(len(self.tail[0]))
 
-    monkeypatch.setattr(rowlog.EffectLog, "told", watched)
+    monkeypatch.setattr(rowlog.PythonLog, "told", watched)
     busy = [Message(user=i % 3, to=i % 2, ts=i) for i in range(400)]
     log = tl.Log.from_events(tmp_path / "log", busy, LOG)
     run = tl.replay(Keyed, log, slices=2, spark=False, strategy="chain")

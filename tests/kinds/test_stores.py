@@ -20,7 +20,7 @@ from timelapse.kernels.native.memory.layout import layout_of
 from timelapse.kernels.native.memory.strings import Interned
 from timelapse.kernels.native.memory.table import NativeTable
 from timelapse.kernels.native.views import Foreign, NativeStore, OwnStore, Turn, _GroupedStore
-from timelapse.kernels.python.rowlog import EffectLog
+from timelapse.kernels.python.rowlog import PythonLog
 from timelapse.kernels.python.stores import NullStore, PlainStore, TrackedStore
 from timelapse.kernels.python.windows import LoggedStore
 from timelapse.kernels.takeout.noted import NotedStore, WideStore
@@ -69,7 +69,7 @@ def _own(journal: Journal) -> OwnStore:
 
 
 def _logged(journal: Journal) -> LoggedStore:
-    log = EffectLog(SPEC, PRESENT, journal, None)
+    log = PythonLog(SPEC, PRESENT, journal, None)
     log.live = {"now": 0}
     return LoggedStore(TrackedStore({}, journal), log)
 

@@ -16,7 +16,7 @@ import pyarrow as pa
 from timelapse.engine.boundary import rows_before
 from timelapse.engine.checked import Checked
 from timelapse.engine.job import Job, SliceReport, SumRow, Task
-from timelapse.kernels.python.windows import Earlier
+from timelapse.kernels.rowlog import Earlier
 from timelapse.kinds.base import StateSpec
 from timelapse.model.program import spec_of
 from timelapse.store.parts import part_at

@@ -39,7 +39,7 @@ from timelapse.kernels.kernel import Kernel
 from timelapse.kernels.lowered import lowered_once
 from timelapse.kernels.parts import Part
 from timelapse.kernels.python.timed import TimedKernel
-from timelapse.kernels.python.windows import Before
+from timelapse.kernels.rowlog import Before
 from timelapse.kernels.source import Source
 from timelapse.kernels.takeout.kernel import TakingKernel
 from timelapse.model.decimals import in_usual_context

@@ -22,7 +22,7 @@ from timelapse.kernels.python.former import former_of, settle
 from timelapse.kernels.python.interpreted import InterpretedKernel
 from timelapse.kernels.python.starts import starting
 from timelapse.kernels.python.steps import SteppingKernel, has_steps
-from timelapse.kernels.python.windows import Before
+from timelapse.kernels.rowlog import Before
 from timelapse.kernels.source import Source
 from timelapse.model.program import Program, spec_of
 from timelapse.tables.levels import Start

@@ -42,7 +42,7 @@ from timelapse.kernels.former import Former, Guard
 from timelapse.kernels.source import Source
 
 if TYPE_CHECKING:
-    from timelapse.kernels.python.windows import Before
+    from timelapse.kernels.rowlog import Before
 
 
 class Kernel(Protocol):

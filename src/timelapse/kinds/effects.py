@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal, Protocol
 
 import timelapse.model.decimals as decimals
 from timelapse.errors import TypeMismatch
@@ -30,14 +30,24 @@ Form = Literal["const", "count", "func", "list"]
 KEEP, SET, DEL, ADD, UP, DOWN = range(6)
 """The steps of the *func* form, as stored (int8)."""
 
-Journal = list[tuple[dict[Any, Any], Any, Any]]
-"""(table, key, what stood there or ABSENT), oldest first."""
+
+class Undone(Protocol):
+    """What is no dict, and takes back what was done to it."""
+
+    def take_back(self, key: Any, noted: Any) -> None:
+        """Undo the latest entry of this in a journal."""
+
+
+Journal = list[tuple[dict[Any, Any] | Undone, Any, Any]]
+"""Oldest first: a dict, a key and what stood there, or ABSENT; or else what takes it back, a key and what it noted."""
 
 
 def undo(journal: Journal) -> None:
     """Take back everything in the journal, newest first, and empty it."""
     for table, key, old in reversed(journal):
-        if old is ABSENT:
+        if not isinstance(table, dict):
+            table.take_back(key, old)
+        elif old is ABSENT:
             table.pop(key, None)
         else:
             table[key] = old

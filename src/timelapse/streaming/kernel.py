@@ -19,7 +19,7 @@ from timelapse.kernels.former import Former, Guard
 from timelapse.kernels.kernel import EpochKernel
 from timelapse.kernels.lowered import lowered_once
 from timelapse.kernels.python.timed import TimedKernel
-from timelapse.kernels.python.windows import Earlier
+from timelapse.kernels.rowlog import Earlier
 from timelapse.kernels.source import Source
 from timelapse.log.types import EventType, heard
 from timelapse.model.decimals import in_usual_context

@@ -9,7 +9,7 @@ from timelapse.analysis.result import ByKey, PassProgram
 from timelapse.errors import HandlerError
 from timelapse.ids import Phase
 from timelapse.kernels.native.looking import Views
-from timelapse.kernels.native.memory.effectlog import EffectLog
+from timelapse.kernels.native.memory.effectlog import NativeLog
 from timelapse.kernels.native.memory.members import Members
 from timelapse.kernels.native.memory.table import NativeTable
 from timelapse.kernels.native.ticks import TickRoom
@@ -53,7 +53,7 @@ class Fallback:
         work: PassProgram,
         unit: Unit,
         tables: Mapping[str, NativeTable],
-        logs: Mapping[str, EffectLog],
+        logs: Mapping[str, NativeLog],
         members: Mapping[str, Members],
         ticks: TickRoom,
         *,

@@ -40,7 +40,7 @@ from timelapse.kernels.native.written import Written
 from timelapse.kernels.python.interpreted import InterpretedKernel
 from timelapse.kernels.python.steps import calls_ahead
 from timelapse.kernels.python.stores import TrackedStore
-from timelapse.kernels.python.windows import Before
+from timelapse.kernels.rowlog import Before
 from timelapse.kernels.source import Source
 from timelapse.kinds.effects import Journal
 from timelapse.log.reader import Chunk

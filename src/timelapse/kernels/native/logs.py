@@ -8,18 +8,18 @@ import pyarrow as pa
 
 from timelapse.analysis.result import PassProgram
 from timelapse.kernels.base import Abandoned
-from timelapse.kernels.native.memory.effectlog import EffectLog
+from timelapse.kernels.native.memory.effectlog import NativeLog
 from timelapse.kernels.native.memory.table import NativeTable
 from timelapse.kernels.native.unit import Unit
 from timelapse.kernels.native.windows import members_spec
-from timelapse.kernels.python.windows import Before
+from timelapse.kernels.rowlog import Before
 from timelapse.kinds.base import StateSpec
 from timelapse.tables.effectlog import rows_table
 
 NEAR_THE_END = "a sum of which there are windows comes near the end of int64"
 
 
-class Logs(Mapping[str, EffectLog]):
+class Logs(Mapping[str, NativeLog]):
     """By state. `before`: the rows of earlier slices; `asked`: the states of which the rows of each slice are asked for. Both
     only of what is added up, and of sets."""
 
@@ -28,15 +28,15 @@ class Logs(Mapping[str, EffectLog]):
         before: Before | None, asked: Collection[str],
     ) -> None:  # fmt: skip
         self._work, self._states, self._asked = work, states, asked
-        self._logs: dict[str, EffectLog] = {}
+        self._logs: dict[str, NativeLog] = {}
         for name, views in unit.windows.items():
             hidden = {lag: tables.get(members_spec(states[name], lag).name) for lag in views.lags}
             counters = {lag: table for lag, table in hidden.items() if table is not None}
-            log = self._logs[name] = EffectLog(tables[name], views, counters, kept=name in asked)
+            log = self._logs[name] = NativeLog(tables[name], views, counters, kept=name in asked)
             if before is not None and views.lags:
                 log.recall(before(name, work.logs[name][0], views.lags[-1]))
 
-    def __getitem__(self, name: str) -> EffectLog:
+    def __getitem__(self, name: str) -> NativeLog:
         return self._logs[name]
 
     def __iter__(self) -> Iterator[str]:

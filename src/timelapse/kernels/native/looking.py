@@ -7,10 +7,10 @@ from typing import Any
 
 from timelapse.errors import UsageError
 from timelapse.ids import INT64_MAX, INT64_MIN
-from timelapse.kernels.native.memory.effectlog import EffectLog
+from timelapse.kernels.native.memory.effectlog import NativeLog
 from timelapse.kernels.native.memory.table import NativeTable
 from timelapse.kernels.native.views import Foreign, NativeStore, live_state, outer_key
-from timelapse.kernels.native.windows import MODERATE, USED
+from timelapse.kernels.native.windows import MODERATE
 from timelapse.kernels.python.stores import PlainStore
 from timelapse.kinds.base import ABSENT, State, StateSpec
 from timelapse.kinds.effects import Journal
@@ -21,36 +21,22 @@ from timelapse.kinds.setof import SetOf
 from timelapse.model.types import FLOAT
 
 
-class _Length:
-    """The length of a log in a journal: undoing assigns it back."""
-
-    def __init__(self, log: EffectLog) -> None:
-        self._log = log
-
-    def __setitem__(self, key: Any, used: int) -> None:
-        if self._log.queued:
-            self._log.shorten(used)
-        else:
-            self._log.marks[USED] = used
-
-
 class _Noting(NativeStore):
     """An exact state with views: every write goes to its log."""
 
-    __slots__ = ("_counters", "_journal", "_length", "_log", "_now")
+    __slots__ = ("_counters", "_journal", "_log", "_now")
 
     def __init__(
-        self, table: NativeTable, journal: Journal | None, log: EffectLog, counters: Mapping[int, NativeTable],
+        self, table: NativeTable, journal: Journal | None, log: NativeLog, counters: Mapping[int, NativeTable],
         now: Callable[[], int],
     ) -> None:  # fmt: skip
         super().__init__(table, journal)
         self._journal, self._log, self._now = journal, log, now
-        self._length: Any = _Length(log)
         self._counters = {lag: NativeStore(t, journal) for lag, t in counters.items()}
 
     def put(self, key: Any, value: Any) -> None:
         row = self._claim(key)
-        self._keep_length()
+        self._log.note_in(self._journal)
         if self._log.stamped:
             self._count(key, row, 1)
             self._log.stamp(row, self._now())
@@ -64,7 +50,7 @@ class _Noting(NativeStore):
         row = self._table.find(key)
         if row >= 0 and self._table.slots[row, 0] & self._table.layout.present:
             self._claim(key)
-            self._keep_length()
+            self._log.note_in(self._journal)
             if self._log.stamped:
                 self._count(key, row, -1)
             else:
@@ -72,12 +58,8 @@ class _Noting(NativeStore):
             super().drop(key)
         if self._table.spec.value is None:
             row = self._claim(key)
-            self._keep_length()
+            self._log.note_in(self._journal)
             self._log.stamp(row, self._now(), present=False)
-
-    def _keep_length(self) -> None:
-        if self._journal is not None:
-            self._journal.append((self._length, None, int(self._log.marks[USED])))
 
     def _count(self, key: Any, row: int, step: int) -> None:
         """Before an element comes (1) or goes (-1): the counts of the windows in which that changes something."""
@@ -95,18 +77,16 @@ class _Added:
     """Tells the log of a state that the pass does not know what is added."""
 
     def __init__(
-        self, table: NativeTable, journal: Journal | None, log: EffectLog, now: Callable[[], int]
+        self, table: NativeTable, journal: Journal | None, log: NativeLog, now: Callable[[], int]
     ) -> None:
         self._table, self._journal, self._log, self._now = table, journal, log, now
-        self._length: Any = _Length(log)
 
     def __call__(self, key: Any, n: Any) -> None:
         """So much was added under a stored key; or it was put in, or taken out."""
         n = 0 if n is ABSENT else int(n)
         if not INT64_MIN <= n <= INT64_MAX:
             raise Foreign
-        if self._journal is not None:
-            self._journal.append((self._length, None, int(self._log.marks[USED])))
+        self._log.note_in(self._journal)
         self._log.add(self._table.claim(key), self._now(), n)
 
 
@@ -114,11 +94,10 @@ class _Offers:
     """Tells the log of a Max or Min of all that is offered, also what does not change the state."""
 
     def __init__(
-        self, table: NativeTable, journal: Journal | None, log: EffectLog, now: Callable[[], int]
+        self, table: NativeTable, journal: Journal | None, log: NativeLog, now: Callable[[], int]
     ) -> None:
         self.store = NativeStore(table, journal)
         self._table, self._journal, self._log, self._now = table, journal, log, now
-        self._length: Any = _Length(log)
         self._made: dict[Any, Any] = {}
         self._alone: Any = table.spec.kind(table.spec, PlainStore(self._made))
 
@@ -130,8 +109,7 @@ class _Offers:
         if not self._made and self._table.find(key) < 0:
             return
         row = self.store._claim(key)
-        if self._journal is not None:
-            self._journal.append((self._length, None, int(self._log.marks[USED])))
+        self._log.note_in(self._journal)
         if not self._made:
             self._log.empty(row, self._now())
             return
@@ -145,7 +123,7 @@ class _Offers:
 class Views:
     """What states ask for (kinds.base.Clock), where events of a compiled pass run as Python."""
 
-    def __init__(self, tables: Mapping[str, NativeTable], logs: Mapping[str, EffectLog]) -> None:
+    def __init__(self, tables: Mapping[str, NativeTable], logs: Mapping[str, NativeLog]) -> None:
         self._tables, self._logs = tables, logs
         self._at = 0
 

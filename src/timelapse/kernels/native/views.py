@@ -20,7 +20,7 @@ from timelapse.model.types import TupleType
 
 
 class _Rows:
-    """Rows by key. A write puts the row as it was into the journal: the journal's undo assigns it back."""
+    """Rows by key. A write puts the row as it was into the journal."""
 
     __slots__ = ("_journal", "table")
 
@@ -28,8 +28,9 @@ class _Rows:
         self.table = table
         self._journal = journal
 
-    def __setitem__(self, key: Any, row: npt.NDArray[np.int64]) -> None:
-        self.table.slots[self.table.find(key)] = row
+    def take_back(self, key: Any, noted: npt.NDArray[np.int64]) -> None:
+        """A key's row is as it was."""
+        self.table.slots[self.table.find(key)] = noted
 
     def claim(self, key: Any) -> int:
         """The row of a key that is going to be written."""
@@ -37,8 +38,7 @@ class _Rows:
         for tell in self.table.hash.written:
             tell(row)
         if self._journal is not None:
-            table: Any = self
-            self._journal.append((table, key, self.table.slots[row].copy()))
+            self._journal.append((self, key, self.table.slots[row].copy()))
         return row
 
     def write(self, row: int, at: int, words: list[int]) -> None:

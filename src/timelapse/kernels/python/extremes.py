@@ -10,7 +10,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any
 
-from timelapse.kernels.python.rowlog import EffectLog, Window, read_only
+from timelapse.kernels.python.rowlog import Cursor, PythonLog, read_only
 from timelapse.kernels.python.stores import PlainStore
 from timelapse.kinds.past import ReadOnly
 
@@ -25,10 +25,10 @@ def _never(new: Any, old: Any) -> bool:
     return False
 
 
-class Extremes(Window):
+class Extremes(Cursor):
     """What the operations in the window make of nothing, for these kinds."""
 
-    def __init__(self, log: EffectLog, width: int) -> None:
+    def __init__(self, log: PythonLog, width: int) -> None:
         super().__init__(log, width)
         kind: Any = log.spec.kind
         self._queues: dict[Any, _Queue] = {}

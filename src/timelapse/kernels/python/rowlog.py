@@ -1,6 +1,6 @@
 """The rows of a state that is looked back on, during a pass that runs as Python, and windows over them.
 
-A write appends a row to its state's log and goes into every window; a window has a cursor, W behind, at the row that
+A write appends a row to its state's log and goes into every window; a window is a cursor, W behind, at the row that
 leaves it next. So an event costs its rows once in and once out, whatever a window holds, and a read costs a look-up. Rows
 wait in files once there are many of them: in memory are a window's keys, the newest rows and one block per cursor.
 
@@ -13,7 +13,7 @@ from __future__ import annotations
 import functools
 import uuid
 from bisect import bisect_right
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +23,7 @@ import pyarrow as pa
 from timelapse.errors import UsageError
 from timelapse.ids import INT64_MAX
 from timelapse.kernels.python.stores import PlainStore
+from timelapse.kernels.rowlog import Earlier
 from timelapse.kinds.base import ABSENT, State, StateSpec
 from timelapse.kinds.effects import Journal
 from timelapse.kinds.grouped import Grouped
@@ -42,12 +43,12 @@ _NEVER = INT64_MAX
 """When the next row leaves a window that is empty."""
 
 
-class EffectLog:
-    """The rows of one form of one state during a pass, and the windows over them."""
+class PythonLog:
+    """A kernels.rowlog.RowLog: the rows of one form of one state, and the cursors over them."""
 
     def __init__(self, spec: StateSpec, form: str, journal: Journal | None, folder: Path | None) -> None:
         self.spec, self.form = spec, form
-        self.windows: list[Window] = []
+        self.cursors: list[Cursor] = []
         self.live: Mapping[str, Any] = {"now": 0}
         """Where the pass keeps the time of the step."""
         self.old: Any = ABSENT
@@ -78,24 +79,24 @@ class EffectLog:
         keys.append(key)
         values.append(value)
         if self._journal is None:
-            for window in self.windows:
-                window.enter(now, number, key, value)
+            for cursor in self.cursors:
+                cursor.enter(now, number, key, value)
         else:
-            before = [window.enter(now, number, key, value) for window in self.windows]
-            self._journal.append((self, (key, value, before), ABSENT))  # type: ignore[arg-type]
+            before = [cursor.enter(now, number, key, value) for cursor in self.cursors]
+            self._journal.append((self, key, (value, before)))
         if len(times) >= 2 * BLOCK and times[BLOCK] < now:
             self._seal(now)
 
-    def pop(self, row: tuple[Any, Any, list[Any]], default: Any = None) -> None:
-        """The latest row was not written after all: the journal takes it back, as it does with a key of a dict."""
+    def take_back(self, key: Any, noted: tuple[Any, list[Any]]) -> None:
+        """The latest row was not written after all."""
         for column in self.tail:
             column.pop()
-        number = self.count
-        for window, before in zip(self.windows, row[2], strict=False):
-            window.take_back(number, row[0], row[1], before)
-        for window in self.windows[len(row[2]) :]:  # made meanwhile: to be made again
-            window.alive = False
-        del self.windows[len(row[2]) :]
+        number, (value, entered) = self.count, noted
+        for cursor, before in zip(self.cursors, entered, strict=False):
+            cursor.take_back(number, key, value, before)
+        for cursor in self.cursors[len(entered) :]:  # made meanwhile: to be made again
+            cursor.alive = False
+        del self.cursors[len(entered) :]
 
     def _seal(self, now: int) -> None:
         """Put the oldest rows of the tail away: none that may be taken back, which are of this time."""
@@ -105,17 +106,16 @@ class EffectLog:
         for column in old:
             del column[size:]
         self._blocks.append((self.base, self._put_away(rows_table(self.spec, old, self.form))))
-        for window in self.windows:
-            window.tail_moved(self.base, size)
+        for cursor in self.cursors:
+            cursor.tail_moved(self.base, size)
         self.base += size
-        for window in self.windows:
-            window.leave(now - window.width - 1)
+        self.advance(now - 1)
         if not self.asked:
             self._forget()
 
     def _forget(self) -> int:
-        """Forget the rows that every window has left behind. Gives the number of the first that none has."""
-        needed = min((window.place for window in self.windows), default=self.count)
+        """Forget the rows that every cursor has passed. Gives the number of the first that one has not."""
+        needed = min((cursor.place for cursor in self.cursors), default=self.count)
         self._blocks = [b for b in self._blocks if b[0] + b[1].num_rows > needed]
         return needed
 
@@ -128,12 +128,23 @@ class EffectLog:
         path.unlink()  # what is mapped stays readable
         return found
 
-    def before(self, tables: Sequence[pa.Table]) -> None:
-        """Rows of earlier slices; before anything else."""
-        for table in tables:
+    def recall(self, earlier: Earlier) -> None:
+        """See RowLog."""
+        for table in earlier.tables:
             self._blocks.append((self.base, table))
             self.base += table.num_rows
         self._begin = self.base
+        for cursor in self.cursors:
+            cursor.recall(earlier)
+
+    def place(self, width: int) -> int:
+        """See RowLog."""
+        return next(cursor.place for cursor in self.cursors if cursor.width == width)
+
+    def advance(self, now: int) -> None:
+        """See RowLog."""
+        for cursor in self.cursors:
+            cursor.leave(now - cursor.width)
 
     def block(self, number: int) -> tuple[int, Rows]:
         """The rows that lie together with a row, and the number of their first."""
@@ -174,7 +185,7 @@ class EffectLog:
             rows = tuple(column[skip:] for column in self.tail)
             yield self.base + skip, rows_table(self.spec, rows, self.form)  # type: ignore[arg-type]
 
-    def rows(self) -> pa.Table:
+    def table_of_rows(self) -> pa.Table:
         """The rows of the slice."""
         found = [
             table.slice(max(0, self._begin - first))
@@ -186,27 +197,27 @@ class EffectLog:
         return pa.concat_tables([*found, rows_table(self.spec, tail, self.form)])
 
     def begin(self) -> None:
-        """A new slice begins: rows that every window has left behind are forgotten."""
+        """A new slice begins: rows that every cursor has passed are forgotten."""
         self._begin = self.count
         needed = self._forget()
         if needed >= self.count:
             self.base, self.tail = self.count, ([], [], [])
-            for window in self.windows:
-                window.at_end()
+            for cursor in self.cursors:
+                cursor.at_end()
 
     def kept(self) -> list[pa.Table]:
         """All rows that are still there."""
         return [*(table for _, table in self._blocks), rows_table(self.spec, self.tail, self.form)]
 
 
-class Window:
-    """The rows of the last `width` microseconds. What they come to is the subclass's business."""
+class Cursor:
+    """Goes through a log `width` microseconds behind. What the rows come to that it has not passed is the subclass's business."""
 
     state: Any
     """What `last` gives."""
     alive = True
 
-    def __init__(self, log: EffectLog, width: int) -> None:
+    def __init__(self, log: PythonLog, width: int) -> None:
         self.width = width
         self._log = log
         self._first, self._rows = log.base, log.tail
@@ -226,6 +237,12 @@ class Window:
         self._at = first - self._first
         self.take_in(first)
         self._set_due()
+
+    def recall(self, earlier: Earlier) -> None:
+        """The log has got the rows of earlier slices."""
+        log = self._log
+        behind = 0 if earlier.end is None else log.number_after(earlier.end - self.width)
+        self.fill(max(0, behind - log.first))
 
     def take_in(self, first: int) -> None:
         """Take in the rows from a number on."""
@@ -290,10 +307,10 @@ class Window:
         raise TypeError("abstract")
 
 
-class Sums(Window):
+class Sums(Cursor):
     """Of what is added up: each key's sum over the window."""
 
-    def __init__(self, log: EffectLog, width: int) -> None:
+    def __init__(self, log: PythonLog, width: int) -> None:
         super().__init__(log, width)
         self._sums: dict[Any, int] = {}
         self._size = 0
@@ -397,10 +414,10 @@ class Sums(Window):
         return self._past
 
 
-class Latest(Window):
+class Latest(Cursor):
     """Of sets and values: what the latest row of each key in the window left."""
 
-    def __init__(self, log: EffectLog, width: int) -> None:
+    def __init__(self, log: PythonLog, width: int) -> None:
         super().__init__(log, width)
         self._values: dict[Any, Any] = {}
         self._number: dict[Any, int] = {}

@@ -12,7 +12,8 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any
 
-from timelapse.kernels.python.rowlog import EffectLog, Window
+from timelapse.kernels.python.rowlog import Cursor, PythonLog
+from timelapse.kernels.rowlog import Earlier
 from timelapse.kinds.base import ABSENT, State
 from timelapse.kinds.past import ReadOnly, rebuilding
 from timelapse.tables.effectlog import NET
@@ -35,13 +36,13 @@ class _Line:
         self.values: list[Any] = []
 
 
-class Versions(Window):
+class Versions(Cursor):
     """What each key held at any time in the last `width` microseconds."""
 
     stood: Callable[[Any], Any] | None = None
-    """What a key held before all rows: windows.Earlier."""
+    """What a key held before all rows: see Earlier."""
 
-    def __init__(self, log: EffectLog, width: int) -> None:
+    def __init__(self, log: PythonLog, width: int) -> None:
         super().__init__(log, width)
         self._net = log.form == NET
         self._lines: dict[Any, _Line] = {}
@@ -51,6 +52,10 @@ class Versions(Window):
         self._filling = True
         super().fill(skip)
         self._filling = False
+
+    def recall(self, earlier: Earlier) -> None:
+        self.stood = earlier.stood
+        self.fill(earlier.skip)
 
     def come(self, ts: int, number: int, key: Any, value: Any) -> None:
         line = self._lines.get(key)
@@ -120,10 +125,10 @@ class Versions(Window):
         return state
 
 
-class Folds(Window):
+class Folds(Cursor):
     """What the operations in the window make of nothing."""
 
-    def __init__(self, log: EffectLog, width: int) -> None:
+    def __init__(self, log: PythonLog, width: int) -> None:
         super().__init__(log, width)
         self._done: dict[Any, deque[Any]] = {}
         done = self._done

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import CodeType
-from typing import Any, NamedTuple
+from typing import Any
 
 import pyarrow as pa
 
 from timelapse.analysis.result import PassProgram
 from timelapse.analysis.views import LOOKING
 from timelapse.kernels.python.extremes import QUEUED, Extremes
-from timelapse.kernels.python.rowlog import EffectLog, Latest, Sums, Window
+from timelapse.kernels.python.rowlog import Cursor, Latest, PythonLog, Sums
 from timelapse.kernels.python.versions import Folds, Versions
+from timelapse.kernels.rowlog import Before, Earlier
 from timelapse.kinds.base import ABSENT, State, Store
 from timelapse.kinds.effects import Journal
 from timelapse.kinds.grouped import Grouped
@@ -23,28 +24,12 @@ from timelapse.model.times import kept, unseen, width_of
 from timelapse.tables.effectlog import NET, OPS, PRESENT
 
 
-class Earlier(NamedTuple):
-    """The rows of a log from before a pass."""
-
-    tables: Sequence[pa.Table]
-    skip: int = 0
-    """So many of the first ones are behind already."""
-    stood: Callable[[Any], Any] | None = None
-    """What a stored key held before the first of the others, or ABSENT; None: nothing did. For values as of a time."""
-    end: int | None = None
-    """Time goes on from here."""
-
-
-Before = Callable[[str, str, int], Earlier]
-"""Gives the rows of a state's log by form, at least as far back as a length of time."""
-
-
 class LoggedStore:
     """A store of which a log is told what is done to it."""
 
     __slots__ = ("_drop", "_log", "_put", "drop", "get", "items", "put", "side", "told")
 
-    def __init__(self, store: Store, log: EffectLog) -> None:
+    def __init__(self, store: Store, log: PythonLog) -> None:
         self.get, self.items, self.side = store.get, store.items, store.side
         self._put, self._drop, self.told, self._log = store.put, store.drop, log.told, log
         net = log.form == NET
@@ -92,14 +77,14 @@ class Windows:
         self._lasting = {use.state for use in spec.times if use.what == "last"}
         self._widths = kept(program)
         looks = final or _looks_back(work)
-        self.logs: dict[tuple[str, str], EffectLog] = {}
+        self.logs: dict[tuple[str, str], PythonLog] = {}
         self._kept = {n for n in work.logs if keep and (final or n in work.targets)}
         for name, forms in work.logs.items():
             if (looks and name in work.exact) or name in self._kept:
                 for form in forms:
-                    log = self.logs[name, form] = EffectLog(spec.states[name], form, journal, folder)
+                    log = self.logs[name, form] = PythonLog(spec.states[name], form, journal, folder)
                     log.asked = name in self._kept
-        self._windows: dict[tuple[str, str, int], Window] = {}
+        self._windows: dict[tuple[str, str, int], Cursor] = {}
         self._views: dict[tuple[str, int], State] = {}
         if looks:
             for use in spec.times:
@@ -141,41 +126,33 @@ class Windows:
         for log in self.logs.values():
             log.live = live
 
-    def _log(self, name: str, what: str) -> EffectLog | None:
+    def _log(self, name: str, what: str) -> PythonLog | None:
         """The log that a window is over: `last` prefers operations, as they are kept only where it takes them."""
         forms = (OPS, NET, PRESENT) if what == "last" else (NET, PRESENT)
         return next((self.logs[name, form] for form in forms if (name, form) in self.logs), None)
 
-    def _window(self, name: str, what: str, width: int) -> Window:
+    def _window(self, name: str, what: str, width: int) -> Cursor:
         found = self._windows.get((name, what, width))
         if found is None or not found.alive:
             log = self._log(name, what)
             assert log is not None
             found = _made(log, what, width)
             found.fill()
-            log.windows.append(found)
+            log.cursors.append(found)
             self._windows[name, what, width] = found
         return found
 
     def start(self, before: Before) -> None:
         """Take the rows of earlier slices, before the pass begins."""
         for (name, form), log in self.logs.items():
-            if log.windows:
-                earlier = before(name, form, self._widths[name])
-                log.before(earlier.tables)
-                for window in log.windows:
-                    if isinstance(window, Versions):
-                        window.stood = earlier.stood
-                        window.fill(earlier.skip)
-                    else:
-                        behind = 0 if earlier.end is None else log.number_after(earlier.end - window.width)
-                        window.fill(max(0, behind - log.first))
+            if log.cursors:
+                log.recall(before(name, form, self._widths[name]))
 
     def carried(self) -> Before:
         """For a pass that goes on from here: see `start`."""
         found = {}
         for at, log in self.logs.items():
-            versions = next((w for w in log.windows if isinstance(w, Versions)), None)
+            versions = next((w for w in log.cursors if isinstance(w, Versions)), None)
             if versions is None:
                 found[at] = Earlier(log.kept(), end=self.now())
             else:
@@ -189,7 +166,7 @@ class Windows:
 
     def rows(self) -> dict[tuple[str, str], pa.Table]:
         """The slice's rows, of the states of which they are asked for, by form."""
-        return {at: log.rows() for at, log in self.logs.items() if at[0] in self._kept}
+        return {at: log.table_of_rows() for at, log in self.logs.items() if at[0] in self._kept}
 
     # --- kinds.base.Clock -------------------------------------------------------------------------
 
@@ -225,7 +202,7 @@ class Windows:
     def last(self, state: State, width: int) -> Any:
         return self._known(state, "last", width).state
 
-    def _known(self, state: State, what: str, width: int) -> Window:
+    def _known(self, state: State, what: str, width: int) -> Cursor:
         """A window, as of now."""
         name = state._spec.name
         found = self._windows.get((name, what, width))
@@ -244,7 +221,7 @@ class Windows:
             raise unseen(name, "last and ago")
 
 
-def _made(log: EffectLog, what: str, width: int) -> Window:
+def _made(log: PythonLog, what: str, width: int) -> Cursor:
     if what == "versions":
         return Versions(log, width)
     if log.form == NET:

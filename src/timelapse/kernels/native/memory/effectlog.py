@@ -19,7 +19,8 @@ import pyarrow as pa
 from timelapse.kernels.native.memory import sliding
 from timelapse.kernels.native.memory.table import NativeTable
 from timelapse.kernels.native.windows import BASE, HEAD, KEPT, MODERATE, USED, Sliding
-from timelapse.kernels.python.windows import Earlier
+from timelapse.kernels.rowlog import Earlier
+from timelapse.kinds.effects import Journal
 from timelapse.store.failures import writing
 from timelapse.store.scratch import scratch_root
 from timelapse.tables.rowhash import one_array
@@ -33,8 +34,8 @@ _LARGE = 1 << 28
 """A log of more bytes than these lies in a file, of which the system keeps in memory what it likes."""
 
 
-class EffectLog:
-    """What was done to a state, as far back as its longest lag. `table` has the rows it is about."""
+class NativeLog:
+    """A kernels.rowlog.RowLog: what was done to a state, as far back as its longest lag. `table` has the rows it is about."""
 
     def __init__(
         self, table: NativeTable, views: Sliding, hidden: Mapping[int, NativeTable], *, kept: bool = False
@@ -163,9 +164,19 @@ class EffectLog:
         """Take back what the event has done."""
         if self._views.stamped:
             sliding.unstamp(self.rows, self.marks, self._table.slots, self._table.layout.twins)
-        elif self._views.queued:
-            self.shorten(int(self.marks[KEPT]))
-        self.marks[USED] = self.marks[KEPT]
+        self.take_back(None, int(self.marks[KEPT]))
+
+    def note_in(self, journal: Journal | None) -> None:
+        """Before an event that runs as Python does something: the journal can take it back."""
+        if journal is not None:
+            journal.append((self, None, int(self.marks[USED])))
+
+    def take_back(self, key: Any, noted: int) -> None:
+        """Take back what was done since there were so many operations in it. Stamps are put back with the rows of the table."""
+        if self._views.queued:
+            table, lags = self._table, len(self._views.lags)
+            sliding.take_back(self.rows, self.marks, table.slots, table.layout.twins, lags, noted)
+        self.marks[USED] = noted
 
     @property
     def queued(self) -> bool:
@@ -208,11 +219,6 @@ class EffectLog:
         table = self._table
         sliding.empty(self.rows, self.marks, ts, table.slots, row, table.layout.twins, len(self._views.lags))
 
-    def shorten(self, used: int) -> None:
-        """Take offers and deletions back until there are so many."""
-        table, lags = self._table, len(self._views.lags)
-        sliding.take_back(self.rows, self.marks, table.slots, table.layout.twins, lags, used)
-
     def best(self, row: int, lag: int) -> int | None:
         """The word of the value that is first in the queue of a row's key within the lag."""
         link = int(self._table.slots[row, self._first(lag)])
@@ -220,8 +226,12 @@ class EffectLog:
 
     @property
     def count(self) -> int:
-        """How many operations there have been: the next one's place."""
+        """See RowLog."""
         return int(self.marks[BASE] + self.marks[USED])
+
+    def place(self, width: int) -> int:
+        """See RowLog."""
+        return int(self.marks[BASE] + self.marks[self._views.cursor(width)])
 
     def first(self, row: int, lag: int) -> tuple[int, int] | None:
         """When the value was offered that is first in the queue of a row's key within the lag, and its place among operations."""
@@ -240,9 +250,8 @@ class EffectLog:
     def within(self, row: int, lag: int) -> bool:
         """Whether a row's key is there and its latest operation within the lag."""
         slots = self._table.slots
-        edge = int(self.marks[BASE] + self.marks[self._views.cursor(lag)])
         layout = self._table.layout
-        return bool(slots[row, 0] & layout.present) and int(slots[row, layout.twins]) >= edge
+        return bool(slots[row, 0] & layout.present) and int(slots[row, layout.twins]) >= self.place(lag)
 
     def value(self, row: int, lag: int, *, last: bool) -> int:
         """A row's integer as of the lag ago, or what it has changed since."""

@@ -1,0 +1,183 @@
+"""The contract of logs of rows (kernels/rowlog.py), over those of passes as Python and of compiled ones."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import pytest
+
+import timelapse as tl
+from timelapse.analysis import analyse, final_pass
+from timelapse.kernels.native.looking import Views
+from timelapse.kernels.native.memory.effectlog import NativeLog
+from timelapse.kernels.native.memory.layout import layout_of
+from timelapse.kernels.native.memory.strings import Interned
+from timelapse.kernels.native.memory.table import NativeTable
+from timelapse.kernels.native.windows import sliding_of
+from timelapse.kernels.python.stores import TrackedStore
+from timelapse.kernels.python.windows import Windows
+from timelapse.kernels.rowlog import Earlier, RowLog
+from timelapse.kinds.effects import Journal, undo
+from timelapse.model.program import spec_of
+
+WIDTHS = (7, 20)
+
+
+class Put(tl.Event):
+    k: int
+
+
+class Looked(tl.Program):
+    """Three forms of rows: what is added up, whether a key is there, and operations."""
+
+    n: tl.Counter[int]
+    s: tl.Set[int]
+    m: tl.Max[int, int] = tl.state(default=-1)
+
+    @tl.on(Put)
+    def put(self, e: Put) -> None:
+        self.n[e.k] += self.n.last(7)[e.k] + self.n.last(20)[e.k]
+        if e.k in self.s.last(7) and e.k in self.s.last(20):
+            self.s.add(e.k)
+        if self.m.last(7)[e.k] == self.m.last(20)[e.k]:
+            self.m.add(e.k, e.k)
+
+
+WORK = final_pass(analyse(Looked()))
+SPECS = spec_of(Looked).states
+
+
+class Made(NamedTuple):
+    """A log, the state whose rows it has, the journal of both, and what tells them the time."""
+
+    log: RowLog
+    state: Any
+    journal: Journal
+    begin: Callable[[int], None]
+
+
+def as_python(name: str) -> Made:
+    journal: Journal = []
+    live = {"now": 0}
+    windows = Windows(Looked(), WORK, journal, final=True)
+    windows.use(live)
+    state = windows.state(name, TrackedStore({}, journal))
+    state._clock = windows
+    (log,) = (log for (n, _), log in windows.logs.items() if n == name)
+
+    def begin(now: int) -> None:
+        live["now"] = now
+        log.advance(now)
+
+    return Made(log, state, journal, begin)
+
+
+def compiled(name: str) -> Made:
+    journal: Journal = []
+    sliding = sliding_of(Looked())[name]
+    layout = layout_of(SPECS[name], WORK, final=True, extra=sliding.extra)
+    table = NativeTable(SPECS[name], layout, Interned(["", b""]))
+    log = NativeLog(table, sliding, {}, kept=True)
+    views = Views({name: table}, {name: log})
+    return Made(log, views.live(name, journal), journal, views.begin)
+
+
+BOTH = pytest.mark.parametrize("make", [as_python, compiled], ids=["python", "compiled"])
+Rows = list[tuple[int, int, int]]
+"""What the contract says is there: when, under which key, what."""
+
+
+def write(made: Made, name: str, now: int, k: int, chance: random.Random, rows: Rows) -> None:
+    """Write something that has a row."""
+    v = chance.choice([1, 2, 5, -3])
+    if name == "n":
+        made.state[k] += v
+    elif name == "m":
+        made.state.add(k, v)
+    elif v > 0:
+        made.state.add(k)
+    else:
+        made.state.discard(k)
+    rows.append((now, k, v))
+
+
+def check(made: Made, name: str, now: int, rows: Rows) -> None:
+    """Cursors and views are where the rows say."""
+    for width in WIDTHS:
+        seen = [row for row in rows if row[0] > now - width]
+        assert made.log.count - made.log.place(width) == len(seen)
+        view = made.state.last(width)
+        for k in range(4):
+            own = [v for _, key, v in seen if key == k]
+            if name == "n":
+                assert view[k] == sum(own)
+            elif name == "m":
+                assert view[k] == max(own, default=-1)
+            else:
+                assert (k in view) is (bool(own) and own[-1] > 0)
+
+
+def went(made: Made, name: str, rows: Rows, *, seed: int, start: int, events: int) -> int:
+    """Events, some of which are undone; gives the time of the last."""
+    chance, now, before = random.Random(seed), start, made.log.count - len(rows)
+    for _ in range(events):
+        now += chance.randrange(4)
+        made.journal.clear()
+        made.begin(now)
+        check(made, name, now, rows)
+        kept = len(rows)
+        for _ in range(chance.randrange(4)):
+            write(made, name, now, chance.randrange(4), chance, rows)
+            check(made, name, now, rows)
+        if chance.random() < 0.3:
+            undo(made.journal)
+            del rows[kept:]
+            check(made, name, now, rows)
+        assert made.log.count - before == len(rows)
+    return now
+
+
+@BOTH
+@pytest.mark.parametrize("name", ["n", "s", "m"])
+def test_numbers_cursors_and_views(make: Callable[[str], Made], name: str) -> None:
+    """As the contract says, from event to event, also where what one did is taken back."""
+    made = make(name)
+    rows: Rows = []
+    went(made, name, rows, seed=1, start=0, events=120)
+    assert len(rows) > 60
+
+
+@BOTH
+@pytest.mark.parametrize("name", ["n", "s"])
+def test_rows_of_a_slice_and_of_earlier_ones(make: Callable[[str], Made], name: str) -> None:
+    """A slice gives its own rows. A log that takes those of earlier slices goes on as the one that wrote them."""
+    made = make(name)
+    rows: Rows = []
+    tables = []
+    now = 0
+    for seed in (2, 3):
+        made.log.begin()
+        begun = len(rows)
+        now = went(made, name, rows, seed=seed, start=now, events=40)
+        table = made.log.table_of_rows()
+        assert table is not None
+        said = table.column("n" if name == "n" else "present").to_pylist()
+        wanted = [(ts, k, v if name == "n" else v > 0) for ts, k, v in rows[begun:]]
+        assert (
+            list(zip(table.column("ts").to_pylist(), table.column("k0").to_pylist(), said, strict=True))
+            == wanted
+        )
+        tables.append(table)
+    again = make(name)
+    again.log.recall(Earlier(tables, end=now))
+    again.log.begin()
+    assert [again.log.count - again.log.place(w) for w in WIDTHS] == [
+        sum(ts > now - w for ts, _, _ in rows) for w in WIDTHS
+    ]
+    if name == "n":  # whether a key is there is no part of the rows: whoever recalls them has loaded it
+        went(again, name, rows, seed=4, start=now, events=40)
+        own = again.log.table_of_rows()
+        assert own is not None
+        assert own.num_rows == len(rows) - sum(t.num_rows for t in tables)
