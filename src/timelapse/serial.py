@@ -274,38 +274,45 @@ class Loop:
         self, event: Event | None, handlers: tuple[HandlerSpec, ...], ts: int, phase: int, root: int
     ) -> None:
         """One event with the events derived from it, or one tick: all of it happens, or nothing."""
-        self._now, self._phase, self._root = ts, phase, root
-        self.bound.__dict__["now"] = ts
         self._clear()
-        current = event
-        try:
-            while True:
-                for handler in handlers:
-                    self._handler = handler.name
-                    if current is None:
-                        handler.function(self.bound)
-                    else:
-                        handler.function(self.bound, current)
-                if not self._derived:
-                    break
-                current = self._derived.popleft()
-                handlers = self.handlers.get(type(current), ())
-        except Rejection as refusal:
-            self._undo()
-            self._emitted[:] = [] if refusal.record is None else [refusal.record]
-            name = "tick" if event is None else type(event).__name__
-            where = Position(ts, phase, root, 0)
-            self.outcome.refused.append(Refusal(where, name, self._handler, refusal.reason))
-        except Exception as error:
-            self._undo()
-            shown = "a tick" if current is None else current
-            raise self._failed(shown, self._handler, error, (ts, root)) from error
+        refusal = self._handle(event, handlers, ts, phase, root)
+        if refusal is not None:
+            self.outcome.refused.append(refusal)
         self.past.commit(ts, self._journal)
         if self._last != (ts, phase, root):
             self._last, self._ordinal = (ts, phase, root), 0
         for record in self._emitted:
             self.outcome.outputs.append(Output(Position(ts, phase, root, self._ordinal), record))
             self._ordinal += 1
+
+    def _handle(
+        self, event: Event | None, handlers: tuple[HandlerSpec, ...], ts: int, phase: int, root: int
+    ) -> Refusal | None:
+        """Run the handlers: how they rejected it, if they did. Raises HandlerError."""
+        self._now, self._phase, self._root, self._derivations = ts, phase, root, 0
+        bound, current = self.bound, event
+        bound.__dict__["now"] = ts
+        try:
+            while True:
+                for handler in handlers:
+                    self._handler = handler.name
+                    if current is None:
+                        handler.function(bound)
+                    else:
+                        handler.function(bound, current)
+                if not self._derived:
+                    return None
+                current = self._derived.popleft()
+                handlers = self.handlers.get(type(current), ())
+        except Rejection as refused:
+            self._undo()
+            self._emitted[:] = [] if refused.record is None else [refused.record]
+            name = "tick" if event is None else type(event).__name__
+            return Refusal(Position(ts, phase, root, 0), name, self._handler, refused.reason)
+        except Exception as error:
+            self._undo()
+            shown = "a tick" if current is None else current
+            raise self._failed(shown, self._handler, error, (ts, root)) from error
 
     def _failed(self, shown: Any, handler: str, error: Exception, place: tuple[int, int]) -> HandlerError:
         return handler_error(self.program, shown, handler, error, place)
@@ -372,7 +379,6 @@ class Loop:
         self._emitted.clear()
         self.past.done.clear()
         self._derived.clear()
-        self._derivations = 0
         self._agenda.taken_back.clear()
 
     def _undo(self) -> None:
