@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable
-from typing import Any, ClassVar, Literal, Protocol
+from typing import Any, ClassVar, Literal
 
 import timelapse.model.decimals as decimals
 from timelapse.errors import TypeMismatch
@@ -31,15 +31,8 @@ KEEP, SET, DEL, ADD, UP, DOWN = range(6)
 """The steps of the *func* form, as stored (int8)."""
 
 
-class Undone(Protocol):
-    """What is no dict, and takes back what was done to it."""
-
-    def take_back(self, key: Any, noted: Any) -> None:
-        """Undo the latest entry of this in a journal."""
-
-
-Journal = list[tuple[dict[Any, Any] | Undone, Any, Any]]
-"""Oldest first: a dict, a key and what stood there, or ABSENT; or else what takes it back, a key and what it noted."""
+Journal = list[tuple[Any, Any, Any]]
+"""Oldest first: (a dict, a key, what stood there or ABSENT), or (what is no dict, a key, what it noted): that takes it back itself."""
 
 
 def undo(journal: Journal) -> None:
