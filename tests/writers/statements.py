@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import random
+import re
 from collections.abc import Callable
 
 from tests.writers.expressions import Expressions
@@ -108,8 +109,9 @@ class Writer(Expressions):
         self.methods.append(f"self.{name}(e, {{k}}, {{v}})")
 
     def _plain_read(self) -> str:
+        """A read where there is no event: what phrases compare with its amount is compared with a constant one."""
         name, kind = self.rng.choice(list(self.states.items()))
-        return self._read(name, kind, "1")
+        return re.sub(r"\be\.m\b", "FEE", self._read(name, kind, "1"))
 
     def _body(self, count: int, result: str | Callable[[int], str], given: list[str] | None = None) -> None:
         self.locals = ["n", "k", *(given or [])]
