@@ -207,6 +207,6 @@ def candidate(
         "strategy": strategy,
         "cache": cache,
         "engine": engine,
-        "lead": lead,
+        **({} if lead is None else {"lead": lead}),
     }
     return Replay(place / "log", chosen, session, options, settings, report, params)
