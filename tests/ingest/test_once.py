@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 import timelapse as tl
@@ -307,3 +308,47 @@ def test_a_person_who_is_forgotten_leaves_no_hash(tmp_path: Path) -> None:
     assert len(beaten_in(log.path, log.manifest, set())["Pay"]) == 1
     log = log.forget("device == 'ann'")
     assert not beaten_in(log.path, log.manifest, set())
+
+
+def _hashes(log: Log) -> list[bytes]:
+    """All that stand in the quarantine's files of the newest version, whether they count or not."""
+    names = [name for entry in log.manifest.ingests for name in entry.quarantine]
+    tables = [pq.read_table(log.path / "quarantine" / name) for name in names]
+    return [one for table in tables for one in table["event"].to_pylist() if one is not None]
+
+
+def test_nor_where_the_text_does_not_tell_whose_event_it_was(tmp_path: Path) -> None:
+    """It was not kept, or not all of it; what says that an event was taken after all has a hash, too."""
+    rows = [
+        Row(1, 1, 1.0, "ann", 0),
+        Row(2, 1, 2.0, "ann", 0),
+        Row(3, 2, 2.0, "bob", 0),
+        Row(4, 2, 1.0, "bob", 0),
+    ]
+    data = _file(tmp_path / "a.csv", rows)
+    private = Log.write(tmp_path / "private", {Pay: Source(data, unique=["id"], drop=["device"])})
+    assert len(_hashes(private)) == 2
+    assert not _hashes(private.forget("id == 1"))
+    long = [row._replace(device="x" * 20_000 + str(row.device)) for row in rows]
+    log = Log.write(tmp_path / "long", {Pay: Source(_file(tmp_path / "b.csv", long), unique=["id"])})
+    assert len(_hashes(log)) == 2
+    log = log.forget("id == 1")
+    assert not _hashes(log)
+    assert "xxx" not in str(log.quarantine().to_pylist())
+
+
+def test_nor_where_it_was_taken_after_all(tmp_path: Path) -> None:
+    def sent(name: str, row: Row) -> dict[type[tl.Event], Source]:
+        return {
+            Pay: Source(_file(tmp_path / name, [row]), unique=["id"], conflicts="last", arrival="arrived")
+        }
+
+    log = Log.write(tmp_path / "log", sent("a.csv", Row(5, 1, 1.0, "ann", 6)))
+    log = log.append(sent("b.csv", Row(5, 1, 2.0, "ann", 7)))
+    log = log.append(sent("c.csv", Row(5, 1, 1.0, "ann", 8)))
+    log = log.append(sent("d.csv", Row(6, 2, 1.0, "bob", 8)))
+    assert len(_hashes(log)) == 3
+    counted = log.quarantine().num_rows
+    log = log.forget("device == 'ann'")
+    assert not _hashes(log)
+    assert log.quarantine().num_rows == counted

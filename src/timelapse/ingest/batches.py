@@ -23,9 +23,8 @@ from timelapse.ingest.convert import (
 from timelapse.ingest.doubts import Doubts, doubts_of, doubts_of_values
 from timelapse.ingest.objects import MANY, getter, list_in, taken_apart
 from timelapse.ingest.plan import COMPUTED, NO_PARTITION, PYTHON, Plan, expression
-from timelapse.ingest.private import NOT_KEPT
 from timelapse.ingest.times import Times
-from timelapse.log.quarantine import CUT
+from timelapse.log.quarantine import CUT, NOT_KEPT
 from timelapse.model.types import (
     TIME,
     DecimalType,

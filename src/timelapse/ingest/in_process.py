@@ -32,12 +32,12 @@ from timelapse.ingest.prepare import (
     read_table,
     types_of,
 )
-from timelapse.ingest.private import NOT_KEPT
 from timelapse.ingest.source import Source
 from timelapse.ingest.task import BAD, GONE, SAME, TWICE, Note, Notes, TaskReport, event_text, noted, notes_of
 from timelapse.ingest.unique import NO_FILE, Before, Rows, known_events, place_of, rule_of, why_left_out
 from timelapse.ingest.unique import left_out as left_out_of
 from timelapse.log.beside import FILE, LATE, known_late, with_beside
+from timelapse.log.quarantine import NOT_KEPT
 from timelapse.log.segment import fields_table, write_ordered
 from timelapse.log.types import EventType
 from timelapse.progress import Progress, Silent

@@ -21,8 +21,8 @@ from timelapse.ingest.convert import (
 from timelapse.ingest.lines import Lines, count_of, line_ends
 from timelapse.ingest.objects import getter
 from timelapse.ingest.plan import Plan
-from timelapse.ingest.private import NOT_KEPT
 from timelapse.ingest.texts import cells_of
+from timelapse.log.quarantine import NOT_KEPT
 from timelapse.tables.rowhash import one_array, whole_array
 
 NOT_UTF8 = "is not UTF-8"

@@ -22,7 +22,6 @@ if TYPE_CHECKING:
 
 HASH_KEY = "TIMELAPSE_HASH_KEY"
 """The variable of the environment that has the key of hashes, unless a source names another."""
-NOT_KEPT = "(not kept: fields of this source are private)"
 _MASK = (1 << 63) - 1
 
 

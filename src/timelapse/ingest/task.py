@@ -15,10 +15,9 @@ import pyarrow.parquet as pq
 from timelapse.ingest.batches import Batch, show
 from timelapse.ingest.convert import plain
 from timelapse.ingest.noticed import Noticed
-from timelapse.ingest.private import NOT_KEPT
 from timelapse.log.beside import FILE, LATE, with_beside
 from timelapse.log.manifest import SegmentEntry
-from timelapse.log.quarantine import KEPT, TAKEN
+from timelapse.log.quarantine import KEPT, NOT_KEPT, TAKEN
 from timelapse.log.segment import BLOCK_BYTES, BLOCK_EVENTS, SEGMENT_EVENTS, SegmentWriter
 from timelapse.log.types import EventType
 from timelapse.moments import time_text

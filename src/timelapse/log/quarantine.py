@@ -21,6 +21,8 @@ FORGOTTEN = "forgotten"
 """In place of a bad row's text and reason."""
 CUT = "..."
 """The end of a text of which the rest was not kept."""
+NOT_KEPT = "(not kept: fields of this source are private)"
+"""In place of the text of a row of a private source."""
 QUARANTINE = pa.schema(
     [
         pa.field("file", pa.string()), pa.field("line", pa.int64()), pa.field("type", pa.string()),
@@ -126,34 +128,62 @@ def hide(
 ) -> tuple[list[IngestEntry], int]:
     """The ingests of `log` with quarantine files, written anew below `folder`, in which no row tells any of these values; and how many rows did.
 
-    Such rows keep their place and number: text and reason are taken out. A value that is True is looked for as a whole word, else as
+    Such rows keep their place and number: text, reason and hash are taken out. A value that is True is looked for as a whole word, else as
     a part of one, so rows of others that happen to hold it lose their text too. It is found as CSV, JSON and Python write it, and where a text was cut within it.
+    A hash tells an event to who guesses it. So it goes, too, where no text was kept that tells whose event it is; where a part of it was kept, hash and text go.
     Raises StorageError (TL931) for a file that was altered.
     """
     if not values:
         return list(ingests), 0
     sought = _Sought(values)
+    read = {
+        name: _read(log / FOLDER / name, entry.parts.get(name)).to_pylist()
+        for entry in ingests
+        for name in entry.quarantine
+    }
+    rows = [row for own in read.values() for row in own]
+    known = [row for row in rows if row["file"] != TAKEN]
+    whole = {id(row) for row in known if row["event"] is not None}
+    told = {
+        id(row)
+        for row in rows
+        if sought.told(row["raw"] or "")
+        or sought.told(row["reason"] or "")
+        or (id(row) in whole and row["raw"].endswith(CUT))
+    }
+    unclear = {id(row) for row in known if id(row) in whole and row["raw"] == NOT_KEPT}
+    hashes = {row["event"] for row in known if id(row) not in told and id(row) not in unclear}
+    taken = {row["event"] for row in rows if row["file"] == TAKEN}
     hidden = 0
     made: list[IngestEntry] = []
     for entry in ingests:
         names, parts = [], dict(entry.parts)
         for name in entry.quarantine:
-            rows = _read(log / FOLDER / name, entry.parts.get(name)).to_pylist()
-            told = [sought.told(row["raw"] or "") or sought.told(row["reason"] or "") for row in rows]
-            if any(told):
-                hidden += sum(told)
-                for row, found in zip(rows, told, strict=True):
-                    if found:
-                        row["raw"], row["reason"], row["event"] = FORGOTTEN, FORGOTTEN, None
+            kept, changed = [], False
+            for row in read[name]:
+                if id(row) in told:
+                    hidden += 1
+                event, new = row["event"], dict(row)
+                if id(row) in told:
+                    new |= {"raw": FORGOTTEN, "reason": FORGOTTEN, "event": None}
+                elif id(row) in unclear:
+                    new["event"] = None
+                gone = event is not None and event not in hashes and event in taken
+                changed |= gone or new != row
+                if (
+                    not gone
+                ):  # what was taken after all does not count, and what says so is of no use without its hash
+                    kept.append(new)
+            if changed:
                 parts.pop(name, None)
                 name = f"{name.partition('-')[0]}-{uuid4().hex[:12]}.parquet"
                 (folder / FOLDER).mkdir(exist_ok=True)
                 with PartWriter(folder / FOLDER / name, lasting=True) as file:
-                    pq.write_table(pa.Table.from_pylist(rows, schema=KEPT), file, compression="zstd")
+                    pq.write_table(pa.Table.from_pylist(kept, schema=KEPT), file, compression="zstd")
                 parts[name] = file.part()
             names.append(name)
         made.append(msgspec.structs.replace(entry, quarantine=names, parts=parts))
-    if hidden:
+    if any(one.quarantine != entry.quarantine for one, entry in zip(made, ingests, strict=True)):
         sync(folder / FOLDER)
     return made, hidden
 
