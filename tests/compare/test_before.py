@@ -107,7 +107,7 @@ def test_sweeps_ask_first_too(place: Path, monkeypatch: pytest.MonkeyPatch) -> N
     def replayed(*_: object, **__: object) -> None:
         raise AssertionError("a replay began")
 
-    monkeypatch.setattr(start, "_replay", replayed)
+    monkeypatch.setattr(start, "replay_as", replayed)
     done = cli(
         "sweep",
         "rules.py:Rules",

@@ -231,6 +231,7 @@ def test_what_was_asked_for_last_holds_when_another_process_takes_over(tmp_path:
         first.until(lambda e: bool(e.filters))
         push = tl.Push()
         with tl.live(Adding, {Put: push}, out, filters=[old], standby="60s", **options) as second:
+            second.until(lambda e: bool(e.filters))  # it has seen those that are older
             assert first.keep_out(new)
             second.until(lambda e: [f.text for f in e.filters] == [new])
             first.stop()

@@ -192,12 +192,15 @@ class EarlyResults:
         """An epoch was committed: what is shown of its times is confirmed by what it has put out, or retracted."""
         with self._lock:
             self._complete = epoch.complete
+            confirmed = retracted = 0
             for name, table in self.now.tables.items():
                 due, _ = _parted(table, INT64_MIN if epoch.complete is None else epoch.complete)
                 same = _again(due, sections.get(f"out/{name}"))
-                self.tally.confirmed += same
-                self.tally.retracted += due.num_rows - same
+                confirmed += same
+                retracted += due.num_rows - same
             self.now = self.now.after(epoch.complete)
+            self.tally.confirmed += confirmed  # who sees them counted no longer finds them
+            self.tally.retracted += retracted
 
     def show(self, found: Early) -> None:
         """Show these in the place of what is shown."""
