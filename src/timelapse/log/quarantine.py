@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator, Sequence
 from collections.abc import Set as AbstractSet
 from pathlib import Path
+from typing import Any
 from uuid import uuid4
 
 import msgspec
@@ -154,27 +155,23 @@ def hide(
     unclear = {id(row) for row in known if id(row) in whole and row["raw"] == NOT_KEPT}
     hashes = {row["event"] for row in known if id(row) not in told and id(row) not in unclear}
     taken = {row["event"] for row in rows if row["file"] == TAKEN}
-    hidden = 0
+
+    def left(row: dict[str, Any]) -> dict[str, Any] | None:
+        """What stays of a row."""
+        event = row["event"]
+        # what was taken after all does not count, and what says so is of no use without its hash
+        if event is not None and event not in hashes and event in taken:
+            return None
+        if id(row) in told:
+            return row | {"raw": FORGOTTEN, "reason": FORGOTTEN, "event": None}
+        return row | {"event": None} if id(row) in unclear else row
+
     made: list[IngestEntry] = []
     for entry in ingests:
         names, parts = [], dict(entry.parts)
         for name in entry.quarantine:
-            kept, changed = [], False
-            for row in read[name]:
-                if id(row) in told:
-                    hidden += 1
-                event, new = row["event"], dict(row)
-                if id(row) in told:
-                    new |= {"raw": FORGOTTEN, "reason": FORGOTTEN, "event": None}
-                elif id(row) in unclear:
-                    new["event"] = None
-                gone = event is not None and event not in hashes and event in taken
-                changed |= gone or new != row
-                if (
-                    not gone
-                ):  # what was taken after all does not count, and what says so is of no use without its hash
-                    kept.append(new)
-            if changed:
+            kept = [new for row in read[name] if (new := left(row)) is not None]
+            if kept != read[name]:
                 parts.pop(name, None)
                 name = f"{name.partition('-')[0]}-{uuid4().hex[:12]}.parquet"
                 (folder / FOLDER).mkdir(exist_ok=True)
@@ -185,7 +182,7 @@ def hide(
         made.append(msgspec.structs.replace(entry, quarantine=names, parts=parts))
     if any(one.quarantine != entry.quarantine for one, entry in zip(made, ingests, strict=True)):
         sync(folder / FOLDER)
-    return made, hidden
+    return made, len(told)
 
 
 class _Sought:
