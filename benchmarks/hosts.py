@@ -275,6 +275,12 @@ def _measured(found: Mapping[Point, Measured], known: Mapping[Way, Known], repor
         report.notes.append(
             f"where both exist the simulation was off by {max(abs(o) for o in off):.0%} at worst, {statistics.median(abs(o) for o in off):.0%} in the median"
         )
+    spread = [abs(took / one.median - 1) for one in found.values() if one.median for took in one.warm]
+    if len(spread) > len(found):
+        report.values["rounds off their median at worst"] = max(spread)
+        report.notes.append(
+            f"single rounds were off the median of their point by {max(spread):.0%} at worst, {statistics.median(spread):.0%} in the median"
+        )
     columns = (
         "measured",
         "hosts",
