@@ -206,9 +206,10 @@ def test_rows_that_are_sent(tmp_path: Path) -> None:
                 thread.start()
             for thread in threads:
                 thread.join()
-            assert push.send(part[:3], id=f"row {part[0].ts}") == 0
-            if number:
-                assert push.send([sent[0]], id=f"row {sent[0].ts}") == 0
+            for row in (part[0], *sent[: number and 1]):
+                assert push.send([row], id=f"row {row.ts}") == 0
+                with pytest.raises(UsageError, match="other rows"):
+                    push.send(part[:3], id=f"row {row.ts}")
             if number == 2:
                 assert others.send(marks(3)) == 3
                 push.close()

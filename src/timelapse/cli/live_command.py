@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -271,6 +272,7 @@ def live(
     from timelapse.model.program import spec_of
     from timelapse.model.versions import load_named
     from timelapse.streaming.live import live as begin
+    from timelapse.streaming.serve.listening import listening
     from timelapse.streaming.serve.status import status
     from timelapse.streaming.sinks.choose import sink_of
 
@@ -286,7 +288,8 @@ def live(
     if master is not None:
         check_master(master)
         want(master)
-    with progress_for(as_json) as progress:
+    at = listening(listen, tls_cert, tls_key)
+    with progress_for(as_json) as progress, at or nullcontext():
         run = begin(
             made, streams, out, lateness=lateness, trigger=trigger, trigger_rows=trigger_rows, idle=None if idle == "never" else idle, late=late,  # type: ignore[arg-type]
             ahead=None if ahead == "any" else ahead, not_before=None if not_before is None else parse_time("--not-before", not_before),
@@ -299,10 +302,10 @@ def live(
         )  # fmt: skip
         server = None
         try:
-            if listen is not None:
+            if at is not None:
                 from timelapse.streaming.serve.app import Server
 
-                server = Server(run, listen, certificate=tls_cert, key=tls_key)
+                server = Server(run, at)
                 progress.note(f"{server.address}  (tokens: {run.place.local}/tokens.json)")
             with ending_on_sigterm(run):
                 watch(run, progress)

@@ -64,7 +64,7 @@ def line_of(found: dict[str, Any]) -> str:
         f"complete up to {found['complete_text'] or '-'}",
     ]  # fmt: skip
     for name, what in (
-        ("waiting_rows", "wait"), ("late", "late"), ("aside", "aside"), ("filtered", "filtered"), ("quarantined", "taken out"),
+        ("waiting_rows", "wait"), ("late", "late"), ("stale", "too late to be corrected"), ("aside", "aside"), ("filtered", "filtered"), ("quarantined", "taken out"),
     ):  # fmt: skip
         if found[name]:
             parts.append(f"{found[name]:,} {what}")
@@ -90,8 +90,10 @@ def print_end(run: Live, line: Any) -> None:
     )
     for name, rows in found["records"].items():
         line(f"  {name}: {rows:,}")
+    late = {"side": ", put aside", "drop": ", left out"}.get(found["late_policy"], "")
     for name, one, more in (
-        ("late", "late row, put aside", "late rows, put aside"),
+        ("late", f"late row{late}", f"late rows{late}"),
+        ("stale", "of them lies too far back for a correction", "of them lie too far back for a correction"),
         ("aside", "row put aside: no event, or of an absurd time", "rows put aside: no events, or of absurd times"),
         ("filtered", "row put aside by a filter", "rows put aside by filters"),
         ("waiting_rows", "row waits for later ones", "rows wait for later ones"), ("rejected", "event rejected", "events rejected"),

@@ -42,14 +42,15 @@ def serve(
     from timelapse.model.versions import load_named
     from timelapse.streaming.following import follow
     from timelapse.streaming.serve.app import Server
+    from timelapse.streaming.serve.listening import Listening
     from timelapse.streaming.serve.status import status
 
     made = None if program is None else build_program(load_named(program), settings or [])
-    with progress_for(as_json) as progress:
+    with progress_for(as_json) as progress, Listening(listen, certificate=tls_cert, key=tls_key) as at:
         run = follow(out, made, progress=progress)
         server = None
         try:
-            server = Server(run, listen, certificate=tls_cert, key=tls_key)
+            server = Server(run, at)
             progress.note(f"{server.address}  (tokens: {run.place.local}/tokens.json)")
             with ending_on_sigterm(run):
                 watch(run, progress, "stopping; the live run goes on")

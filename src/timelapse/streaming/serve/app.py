@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import socket
 import threading
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -26,10 +25,12 @@ from timelapse.model.program import spec_of
 from timelapse.streaming.following import Following, not_its_own
 from timelapse.streaming.live import Live
 from timelapse.streaming.serve.asking import Asking, read_row
-from timelapse.streaming.serve.guard import Guard, Refused, host_and_port, is_local, tokens_at
+from timelapse.streaming.serve.guard import Guard, Refused, tokens_at
+from timelapse.streaming.serve.listening import Listening
 from timelapse.streaming.serve.sending import MOST_BODY, Conversation, checked_key, rows_in
 from timelapse.streaming.serve.status import metrics, status
 from timelapse.streaming.serve.values import key_of, plain
+from timelapse.streaming.serve.wire import Protocol
 from timelapse.streaming.sources.push import Push
 
 MOST_QUESTION = 1 << 20
@@ -46,48 +47,31 @@ class _Refiltering(msgspec.Struct, forbid_unknown_fields=True):
 
 
 class Server:
-    """Serves a live run over HTTP until `close`. Only localhost is listened on without a certificate.
+    """Serves a live run over HTTP until `close`. Raises as Listening does, where it is not given one."""
 
-    Raises UsageError for an address that is none or is taken, or is of this machine's outside without TLS.
-    """
-
-    def __init__(
-        self, run: Live, listen: str, *, certificate: str | None = None, key: str | None = None
-    ) -> None:
-        host, port = host_and_port(listen)
-        if not is_local(host) and (certificate is None or key is None):
-            raise UsageError(
-                f"--listen {listen} is reachable from other machines", code="TL810",
-                hint="give --tls-cert and --tls-key, or listen on 127.0.0.1 behind a proxy",
-            )  # fmt: skip
-        self.tokens = tokens_at(run.place.local)
-        self._app = _App(run, Guard(self.tokens, host))
+    def __init__(self, run: Live, listen: str | Listening) -> None:
+        at = self._at = Listening(listen) if isinstance(listen, str) else listen
+        self.tokens, self.address = tokens_at(run.place.local), at.address
+        self._app = _App(run, Guard(self.tokens, at.host))
         config = uvicorn.Config(
-            self._app.starlette(), host=host, port=port, log_level="warning", access_log=False, lifespan="off", ssl_certfile=certificate,
-            ssl_keyfile=key, timeout_graceful_shutdown=2, server_header=False, ws="websockets-sansio", ws_max_size=MOST_BODY,
+            self._app.starlette(), log_level="warning", access_log=False, lifespan="off", ssl_certfile=at.certificate, ssl_keyfile=at.key,
+            timeout_graceful_shutdown=2, server_header=False, http=Protocol, ws="websockets-sansio", ws_max_size=MOST_BODY,
         )  # fmt: skip
         self._server = uvicorn.Server(config)
-        self._socket = _bound(host, port, listen)
-        # An answer's head and body are two writes: the second would wait for the client's word that the first has come, 40 ms.
-        self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        self.address = (
-            f"{'http' if certificate is None else 'https'}://{_shown(host)}:{self._socket.getsockname()[1]}"
-        )
         self._thread = threading.Thread(target=self._serve, name="timelapse-serve", daemon=True)
         self._thread.start()
-        end = time.monotonic() + 10
-        while not self._server.started and self._thread.is_alive() and time.monotonic() < end:
+        while not self._server.started and self._thread.is_alive():
             time.sleep(0.01)
 
     def _serve(self) -> None:
-        asyncio.run(self._server.serve([self._socket]))
+        asyncio.run(self._server.serve([self._at.socket]))
 
     def close(self) -> None:
         """Answer what was asked, and end."""
         self._app.asking.closed = True
         self._server.should_exit = True
         self._thread.join(5)
-        self._socket.close()
+        self._at.close()
 
 
 def _number(name: str, text: str) -> int:
@@ -104,24 +88,6 @@ def _limit(request: Request) -> int:
     if found < 0:
         raise ValueError(f"limit is 0 to {MOST_LISTED}")
     return min(MOST_LISTED, found)
-
-
-def _bound(host: str, port: int, listen: str) -> socket.socket:
-    """A socket at an address; at port 0 one that is free. Raises UsageError."""
-    found = socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET)
-    found.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # who served here just now may have open ends
-    try:
-        found.bind((host, port))
-    except OSError as error:
-        found.close()
-        raise UsageError(
-            f"--listen {listen}: {error.strerror}", code="TL810", hint="give another port, or 0 for one that is free"
-        ) from None  # fmt: skip
-    return found
-
-
-def _shown(host: str) -> str:
-    return f"[{host}]" if ":" in host else host
 
 
 class _App:

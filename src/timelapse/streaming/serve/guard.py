@@ -19,10 +19,10 @@ from starlette.requests import HTTPConnection
 from starlette.responses import JSONResponse, Response
 
 from timelapse.errors import UsageError
+from timelapse.streaming.serve.listening import LOCAL, is_local
 
 RIGHTS = ("read", "push", "operate")
 FILE = "tokens.json"
-_LOCAL = ("localhost", "127.0.0.1", "::1")
 
 
 class Refused(Exception):
@@ -68,22 +68,6 @@ def _read(path: Path) -> Any:
         return None
 
 
-def host_and_port(listen: str) -> tuple[str, int]:
-    """`127.0.0.1:8080`, `:8080`, `8080`. Raises UsageError."""
-    host, colon, port = listen.rpartition(":")
-    host = host.strip("[]") or "127.0.0.1"
-    if not port.isdigit() or int(port) > 65535 or (not colon and not port):
-        raise UsageError(
-            f"--listen {listen} is no address", hint="--listen 8080, or --listen 127.0.0.1:8080", code="TL810"
-        )
-    return host, int(port)
-
-
-def is_local(host: str) -> bool:
-    """Whether only this machine reaches a host name."""
-    return host in _LOCAL
-
-
 class Guard:
     """Checks requests. `host` is what the server listens on."""
 
@@ -93,7 +77,7 @@ class Guard:
     def check(self, request: HTTPConnection, right: str | None) -> None:
         """Raises Refused. `right`: what the request needs a token for; None: nothing."""
         named = urlsplit("//" + request.headers.get("host", "")).hostname or ""
-        allowed = {*_LOCAL, self._host}
+        allowed = {*LOCAL, self._host}
         if is_local(self._host) and named not in allowed:
             raise Refused(421, "this server answers to localhost only")
         origin = request.headers.get("origin")

@@ -10,10 +10,11 @@ import queue
 import threading
 import time
 import uuid
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from itertools import zip_longest
 
 import msgspec
 import numpy as np
@@ -33,6 +34,7 @@ from timelapse.streaming.place import LivePlace
 from timelapse.streaming.rows import Batch
 from timelapse.streaming.sources.base import LiveSource, fields_of, line_plan
 from timelapse.streaming.streams import Partition
+from timelapse.tables.rowhash import hash_sum
 
 ONE = "push"
 SEGMENTS = "push"
@@ -52,8 +54,14 @@ class _Segment(msgspec.Struct, frozen=True):
     received: int
     ids: list[tuple[str, int]] = []
     """Ids of what was sent, with the number of rows of each."""
+    hashes: list[int] = []
+    """For each id a hash of its rows; none where an earlier version wrote the segment."""
     writer: str = ""
     """A random name of the process's stream: two that write the same rows are told apart."""
+
+    def known(self) -> Iterator[tuple[str, int | None]]:
+        """The ids, each with the hash of its rows where there is one."""
+        return zip_longest((name for name, _ in self.ids), self.hashes)
 
 
 class _Landed(Exception):
@@ -65,13 +73,15 @@ class _Sent:
     table: pa.Table
     id: str
     done: Future[int]
+    hash: int
+    """Of its rows, where it has an id."""
 
 
 class Push(LiveSource):
     """A stream that rows are sent to: `send` in Python, POST over HTTP (`timelapse live --listen`).
 
-    `send` returns when the rows are durable. What is sent again under the same `id` is accepted and not counted again.
-    `close` says that nothing more will come.
+    `send` returns when the rows are durable. What is sent again under the same `id` is accepted and not counted again; other rows under an `id` that
+    is known are refused. `close` says that nothing more will come.
     """
 
     def __init__(self, layout: Source | None = None) -> None:
@@ -81,7 +91,7 @@ class Push(LiveSource):
         self._ready = threading.Event()
         self._closed, self._over, self._hurry = (threading.Event() for _ in range(3))
         self._failure: BaseException | None = None
-        self._ids: dict[str, int] = {}
+        self._ids: dict[str, int | None] = {}
         self._thread: threading.Thread | None = None
         self._next_read = 1
         self._next_write = 1
@@ -98,7 +108,8 @@ class Push(LiveSource):
     def send(self, rows: Iterable[Event] | pa.Table, *, id: str = "", timeout: float | None = 60.0) -> int:  # noqa: A002
         """Send events, or a table with `ts` and their fields. Returns how many rows count: 0 where this `id` was sent before.
 
-        Raises TypeMismatch and the like for rows that do not fit, TimeoutError, SourceError where the run has stopped.
+        Raises TypeMismatch and the like for rows that do not fit, UsageError for other rows under an `id` that is known, TimeoutError, SourceError where the
+        run has stopped.
         """
         return self.sending(rows, id=id, timeout=timeout).result(timeout)
 
@@ -119,7 +130,8 @@ class Push(LiveSource):
                 f"the stream takes no more rows: {self._failure}", code="TL945"
             ) from self._failure
         table = rows if isinstance(rows, pa.Table) else self._table(rows)
-        sent = _Sent(self._checked(table), id, Future())
+        table = self._checked(table)
+        sent = _Sent(table, id, Future(), _hash(table) if id else 0)
         sent.done.set_running_or_notify_cancel()  # who waits may leave; the rows are written
         try:
             self._queue.put(sent, timeout=timeout)
@@ -225,11 +237,17 @@ class Push(LiveSource):
     def _written(self, group: Sequence[_Sent]) -> None:
         new: list[_Sent] = []
         again: list[_Sent] = []
-        here: set[str] = set()
+        here: dict[str, int | None] = {}
         for sent in group:
-            is_known = sent.id in self._ids or sent.id in here
-            (again if sent.id and is_known else new).append(sent)
-            here.add(sent.id)
+            known = self._ids if sent.id in self._ids else here
+            if not sent.id or sent.id not in known:
+                here[sent.id] = sent.hash
+                new.append(sent)
+            elif known[sent.id] in (None, sent.hash):
+                again.append(sent)
+            elif not sent.done.done():
+                sent.done.set_exception(_reused(sent.id))
+        group = new + again
         try:
             if new:
                 self._put(new)
@@ -249,14 +267,15 @@ class Push(LiveSource):
 
     def _put(self, new: Sequence[_Sent]) -> None:
         table = pa.concat_tables([sent.table for sent in new])
-        ids = [(sent.id, sent.table.num_rows) for sent in new if sent.id]
+        named = [sent for sent in new if sent.id]
         about = _Segment(
             self._stream,
             self._next_write,
             self._rows,
             table.num_rows,
             time.time_ns() // 1000,
-            ids,
+            [(sent.id, sent.table.num_rows) for sent in named],
+            [sent.hash for sent in named],
             self._writer,
         )
         data, _ = packed(about, {"rows": table})
@@ -274,24 +293,24 @@ class Push(LiveSource):
             if (
                 pack is not None and pack.about.writer == self._writer
             ):  # one of those before, whose senders were told that it is not known
-                self._take(pack.table("rows"), pack.about.ids)
+                self._take(pack.table("rows"), pack.about)
                 raise _Landed from None
             if pack is not None:
                 raise SourceError(
                     "another process writes to this stream", place=Place(name), code="TL941",
                     hint="one process runs a live run at a time",
                 ) from None  # fmt: skip
-        self._take(table, ids)
+        self._take(table, about)
 
-    def _take(self, table: pa.Table, ids: Iterable[tuple[str, int]]) -> None:
+    def _take(self, table: pa.Table, about: _Segment) -> None:
         """The segment of the next number is there."""
         with self._lock:
             self._held[self._next_write] = self._rows, table
             self._next_write += 1
             self._rows += table.num_rows
-        self._remember(ids)
+        self._remember(about.known())
 
-    def _remember(self, ids: Iterable[tuple[str, int]]) -> None:
+    def _remember(self, ids: Iterable[tuple[str, int | None]]) -> None:
         self._ids.update(ids)
         while len(self._ids) > _REMEMBERED:
             del self._ids[next(iter(self._ids))]
@@ -316,18 +335,18 @@ class Push(LiveSource):
         known = next((p for p in partitions if p.name == ONE), None)
         self._next_read = int(known.cursor or 1) if known is not None else 1
         # What was sent and not yet taken is read again; ids are those of the last segments.
-        number, rows, ids = self._next_read, 0, list[tuple[str, int]]()
+        number, rows, ids = self._next_read, 0, list[tuple[str, int | None]]()
         back = number - 1
         while back > 0 and len(ids) < _REMEMBERED and self._place.exists(self._name(back)):
             about = self._read(back).about
-            ids = [*about.ids, *ids]
+            ids = [*about.known(), *ids]
             rows = max(rows, about.first + about.rows)
             back -= 1
             if number - back > 1000:
                 break
         while self._place.exists(self._name(number)):
             about = self._read(number).about
-            ids += about.ids
+            ids += about.known()
             rows = about.first + about.rows
             number += 1
         self._remember(ids)
@@ -390,6 +409,19 @@ class Push(LiveSource):
 
     def committed(self, partitions: Sequence[Partition]) -> None:
         """Segments stay: they are what was received."""
+
+
+def _hash(table: pa.Table) -> int:
+    """Equal for equal rows, however they came."""
+    return hash_sum(table.columns, table.num_rows, 0).low
+
+
+def _reused(name: str) -> UsageError:
+    return UsageError(
+        f"other rows were sent under the id {name!r:.220}, and these were not taken",
+        hint="give each part of what is sent an id of its own, and send a part again as it was",
+        code="TL810",
+    )
 
 
 def _closed() -> SourceError:
