@@ -16,6 +16,7 @@ from timelapse.ingest.batches import Batch
 from timelapse.ingest.columns_held import HeldColumns
 from timelapse.ingest.convert import wire_type
 from timelapse.log.types import event_types
+from timelapse.tables.coded import is_coded, plain_bytes
 
 
 class Every(tl.Event):
@@ -70,6 +71,41 @@ def test_as_one_after_the_other(seed: int) -> None:
         expected = pa.chunked_array([part[n] for part in parts], wire_type(field.type)).cast(field.type.arrow)
         assert found[field.name].to_pylist() == expected.to_pylist(), field.name
         assert found[field.name].null_count == expected.null_count
+
+
+class Texts(tl.Event):
+    text: str
+    maybe: str | None
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_codes_are_the_texts_that_they_stand_for(seed: int) -> None:
+    """Batches with dictionaries that have more than occurs, have a text twice, or come as values in between."""
+    rng = random.Random(seed)
+    (kind,) = event_types([Texts])
+    held, told = HeldColumns(kind), []
+    always = seed % 2 == 0
+    for _ in range(rng.randrange(2, 6)):
+        words = pa.array([f"w{rng.randrange(30)}" + "é" * rng.randrange(3) for _ in range(20)] + [""])
+        rows = rng.choice([0, 1, 300])
+        columns = []
+        for share in (0.0, rng.choice([0.0, 0.3, 1.0])):
+            codes = [None if rng.random() < share else rng.randrange(len(words)) for _ in range(rows + 2)]
+            column = pa.DictionaryArray.from_arrays(pa.array(codes, pa.int32()), words).slice(2)
+            columns.append(column if always or rng.random() < 0.7 else column.dictionary_decode())
+        told.append([c.to_pylist() for c in columns])
+        held.add(Batch(np.zeros(rows, np.int64), np.zeros(rows, np.int64), columns))
+    found = held.table()
+    found.validate(full=True)
+    for n, name in enumerate(kind.schema.names):
+        expected = [value for part in told for value in part[n]]
+        assert found[name].to_pylist() == expected
+        assert found[name].null_count == expected.count(None)
+        if always and expected:
+            assert is_coded(found[name])
+        assert plain_bytes(found[name]) == pa.array(expected, pa.large_string()).nbytes
+    if not always:
+        assert any(part for part in told)
 
 
 def test_a_type_without_fields_keeps_its_rows() -> None:

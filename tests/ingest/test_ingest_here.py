@@ -20,6 +20,7 @@ from timelapse.errors import EventOrderError, IngestError, StorageError
 from timelapse.ingest import in_process as ingest
 from timelapse.ingest import lines as text_lines
 from timelapse.ingest.batches import Batch
+from timelapse.ingest.columns_held import HeldColumns
 from timelapse.ingest.estimate import held_bytes
 from timelapse.log import Log, Source
 from timelapse.log.types import event_types
@@ -120,6 +121,52 @@ def test_the_log_is_that_of_spark(
             log.append({Mark: first[Mark]}, session, max_bad=0.2, late="refuse")
         refused.append(str(caught.value))
     assert refused[0] == refused[1]
+
+
+class Visit(tl.Event):
+    page: str
+    came: str | None
+    note: str
+
+
+@pytest.mark.parametrize("in_order", [True, False])
+def test_a_log_does_not_tell_whether_texts_were_read_as_codes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, in_order: bool
+) -> None:
+    """Quoted and bare texts, missing ones, texts that hardly repeat, or from some row on do not any more; rows that are bad: the same files."""
+    rng = random.Random(3)
+    rows: list[tuple[Any, ...]] = [
+        (
+            n if in_order else rng.randrange(10**6), rng.choice(['"/a"', "/a", '"/b, c"' if n % 9000 == 1 else "/b", "é"]),
+            rng.choice(["", '""', "shop", '"mail"', "NULL"]), str(n) if n > 30_000 else f"n{n % 7}",
+        )
+        for n in range(40_000)
+    ]  # fmt: skip
+    for n in (7, 20_000):
+        rows[n] = ("never", *rows[n][1:])
+    text = "ts,page,came,note\n" + "".join(",".join(map(str, row)) + "\n" for row in rows)
+    (tmp_path / "visits.csv").write_text(text, encoding="utf-8")
+    source = Source(tmp_path / "visits.csv", null="NULL" if in_order else "")
+    monkeypatch.setattr("timelapse.ingest.lines.read_lines.__defaults__", (64 << 10,))
+    seen: list[bool] = []
+    add = HeldColumns.add
+
+    def counted(self: HeldColumns, batch: Batch) -> None:
+        seen.extend(pa.types.is_dictionary(c.type) for c in batch.columns)
+        add(self, batch)
+
+    monkeypatch.setattr(HeldColumns, "add", counted)
+    coded = Log.write(tmp_path / "coded", {Visit: source})
+    assert {True, False} == set(seen)
+    seen.clear()
+    monkeypatch.setattr("timelapse.ingest.plan.Plan.coded", {})
+    plain = Log.write(tmp_path / "plain", {Visit: source})
+    assert not any(seen)
+    assert _said(coded) == _said(plain)
+    a, b = (log.manifest.segments for log in (coded, plain))
+    assert [s.files for s in a] == [s.files for s in b]
+    assert [(s.starts, s.empty, s.content) for s in a] == [(s.starts, s.empty, s.content) for s in b]
+    assert coded.info().bad == 2
 
 
 def _room(sources: dict[type[tl.Event], Source]) -> ingest.Room:

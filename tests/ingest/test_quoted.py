@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+from dataclasses import replace
 
 import pyarrow as pa
 from hypothesis import example, given, settings
@@ -105,6 +106,46 @@ def test_what_a_writer_of_csv_quotes_is_split_at_once(rows: list[tuple[str, str]
     assert batch.ts.tolist() == list(range(len(rows)))
     assert batch.columns[0].to_pylist() == [a for a, _ in rows]
     assert batch.columns[1].to_pylist() == [b or None for _, b in rows]
+
+
+@given(
+    st.lists(st.tuples(pieces, pieces, pieces), min_size=1, max_size=12),
+    st.sampled_from(["", "a", "b "]),
+    st.booleans(),
+)
+@settings(max_examples=50 * deep(5), deadline=None)
+def test_texts_that_come_as_codes_are_those_that_come_as_texts(
+    rows: list[tuple[str, str, str]], null: str, every: bool
+) -> None:
+    """Quotes around some of them, around all, elsewhere; what stands for None; columns that nobody needs."""
+    names = ("ts", "a", "b", "other")[: 3 + every]
+    data = "\n".join(",".join((str(n % 3), *row[: len(names) - 1])) for n, row in enumerate(rows)).encode()
+    texts, codes = (
+        Plan.of(
+            EventType.of(Row), Source("x.csv", null=null, header=False, columns=names), "csv", names, None
+        )
+        for _ in range(2)
+    )
+    codes = replace(codes, codes=True)
+    plain, coded = parse_lines(texts, Lines(1, data)), parse_lines(codes, Lines(1, data))
+    assert [c.to_pylist() for c in coded.columns] == [c.to_pylist() for c in plain.columns]
+    assert (coded.ts.tolist(), coded.rows.tolist(), coded.bad) == (
+        plain.ts.tolist(),
+        plain.rows.tolist(),
+        plain.bad,
+    )
+    assert codes.tried == texts.tried
+
+
+def test_texts_that_repeat_come_as_codes() -> None:
+    plan = replace(_plan(), codes=True)
+    lines = "\n".join(f'{n},"{n % 3}",{n}' for n in range(40)).encode()
+    first, second = (_quick_csv(plan, lines) for _ in range(2))
+    assert first is not None
+    assert second is not None
+    assert [pa.types.is_dictionary(first[c].type) for c in ("a", "b")] == [True, True]
+    assert [pa.types.is_dictionary(second[c].type) for c in ("a", "b")] == [True, False]
+    assert first["a"].to_pylist() == second["a"].to_pylist() == [str(n % 3) for n in range(40)]
 
 
 class Sums(tl.Event):

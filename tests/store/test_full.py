@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import gc
 import os
 import pickle
 import re
@@ -105,6 +106,35 @@ def full(monkeypatch: pytest.MonkeyPatch) -> None:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
     monkeypatch.setattr("timelapse.store.parts.os.write", write)
+
+
+def test_a_log_whose_blocks_another_thread_writes_names_the_file_too(
+    here: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whichever piece it is that does not fit: of the first block, of a later one, what is left at the end."""
+    monkeypatch.setattr("timelapse.log.segment.BLOCK_EVENTS", 4_000)
+    monkeypatch.setattr("timelapse.log.segment._HANDED_OVER", 6_000)
+    monkeypatch.setattr("timelapse.ingest.in_process.cores", lambda: 2)
+    whole = tl.Log.write(here / "whole", {E: here / "raw.csv"})
+    pieces: list[int] = []
+    most = [1_000]
+    write = os.write
+
+    def counted(file: int, data: Any) -> int:
+        pieces.append(len(data))
+        if len(pieces) > most[0]:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        return write(file, data)
+
+    monkeypatch.setattr("timelapse.store.parts.os.write", counted)
+    assert tl.Log.write(here / "again", {E: here / "raw.csv"}).id == whole.id
+    for most[0] in (0, 1, len(pieces) // 2, len(pieces) - 2):
+        pieces.clear()
+        with pytest.raises(StorageError, match="no space is left on the device") as error:
+            tl.Log.write(here / "new", {E: here / "raw.csv"})
+        assert error.value.code == "TL932"
+        assert not (here / "new").exists()
+        gc.collect()  # the writer of the file that was given up ends in silence
 
 
 def test_a_full_disk_names_the_file(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -79,9 +79,16 @@ def test_texts_that_repeat_are_taken_as_numbers_of_a_dictionary() -> None:
             both_lanes([part], len(part), 7), both_lanes([part.cast(column.type)], len(part), 7), strict=True
         ):
             assert (a == b).all()
-    assert not pa.types.is_dictionary(taker(column, far=False)(places).type)
+    coded = column.dictionary_encode()
+    assert pa.types.is_dictionary(taker(coded, far=True)(places).type)
+    for way in (True, False):
+        assert taker(coded, far=way)(places).cast(column.type) == column.take(pa.array(places))
+    for other in (column, coded):
+        assert not pa.types.is_dictionary(taker(other, far=False)(places).type)
     different = pa.array([f"text {n}" for n in range(rows)], pa.large_string())
-    assert not pa.types.is_dictionary(taker(different, far=True)(places).type)
+    for other in (different, different.dictionary_encode()):
+        found = taker(other, far=True)(places)
+        assert found == different.take(pa.array(places))
 
 
 def test_a_column_of_one_number_is_not_copied() -> None:

@@ -23,6 +23,8 @@ _reusing = 0
 _pool_before: pa.MemoryPool | None = None
 _TRIM_THRESHOLD, _MMAP_THRESHOLD, _ARENA_MAX = -1, -3, -8
 """Parameters of mallopt, by the numbers that malloc.h has for them."""
+_MOST_REUSED = (32 << 20) - (64 << 10)
+"""glibc gives freed memory of a size back to the system until it has seen so much freed at once; of more than 32 MiB it always does."""
 _before = gc.get_threshold()
 
 
@@ -69,6 +71,7 @@ def memory_reused() -> Iterator[None]:
         if not _reusing:
             _pool_before = pa.default_memory_pool()
             pa.set_memory_pool(pa.system_memory_pool())
+            pa.allocate_buffer(_MOST_REUSED)  # and free it: see below
         _reusing += 1
     try:
         yield

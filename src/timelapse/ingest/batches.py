@@ -292,6 +292,8 @@ def _noting(
     texts: bool,
 ) -> pa.Array:
     """A column as a field's type; what does not fit and what had to be decided is noted."""
+    if pa.types.is_dictionary(column.type):
+        return _codes(plan, name, column, kind)
     texts = texts and pa.types.is_string(column.type)
     values, own = convert(name, column, kind, plan.times, texts=texts, null=plan.null)
     for row, reason in own.items():
@@ -300,6 +302,16 @@ def _noting(
     if inner == TIME:
         _doubt(plan, name, column, doubts)
     return values
+
+
+def _codes(plan: Plan, name: str, column: pa.DictionaryArray, kind: ValueType) -> pa.DictionaryArray:
+    """Texts of a text file that come as codes, as they stay: each is looked at once. None of them fails to be one."""
+    texts, _ = convert(name, column.dictionary, kind, plan.times, texts=True, null=plan.null)
+    if not texts.null_count:
+        return column
+    codes = column.indices
+    codes = pc.if_else(texts.is_valid().take(codes), codes, pa.scalar(None, codes.type))
+    return pa.DictionaryArray.from_arrays(codes, texts.fill_null(""), safe=False)
 
 
 def _doubt(plan: Plan, name: str, column: pa.Array, doubts: dict[str, Doubts]) -> None:

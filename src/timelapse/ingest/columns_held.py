@@ -6,49 +6,69 @@ them, to put them together at the end, takes the memory twice, and new memory is
 
 from __future__ import annotations
 
-import contextlib
 import mmap
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from timelapse.ingest.batches import Batch
 from timelapse.ingest.convert import wire_type
 from timelapse.log.segment import fields_table
 from timelapse.log.types import EventType
+from timelapse.tables.coded import codes_of, is_coded
 from timelapse.tables.rowhash import one_array
 
-_FIRST, _LARGE = 1 << 20, 4 << 20
-"""So many bytes a buffer begins with, and so many are worth large pages."""
+_FIRST, _MOST_AT_FIRST = 1 << 20, 64 << 20
+"""So many bytes a buffer begins with at least and at most."""
 
 
 class HeldColumns:
     """The fields of one type's events, batch by batch in their order."""
 
-    def __init__(self, kind: EventType) -> None:
-        self._kind = kind
-        self._fields = [_column(f.type.arrow) for f in kind.fields]
+    def __init__(self, kind: EventType, rows: int = 0) -> None:
+        """`rows`: about how many will come."""
+        self._kind, self._expected = kind, rows
+        self._fields: list[_Held | None] = [None for _ in kind.fields]
         self._rows = 0
 
     def add(self, batch: Batch) -> None:
         self._rows += len(batch.ts)
-        for field, own, column in zip(self._kind.fields, self._fields, batch.columns, strict=True):
-            if len(batch.ts):
-                own.add(column.cast(wire_type(field.type)).cast(field.type.arrow))
+        for n, (field, column) in enumerate(zip(self._kind.fields, batch.columns, strict=True)):
+            if not len(batch.ts):
+                continue
+            own = self._fields[n]
+            if is_coded(column) and (own is None or isinstance(own, _Codes)):
+                own = own or _Codes(self._expected)
+            else:
+                kind = field.type.arrow
+                own = _as_values(own, kind, self._expected)
+                if column.type != kind:
+                    column = column.dictionary_decode() if is_coded(column) else column
+                    column = column.cast(wire_type(field.type)).cast(kind)
+            self._fields[n] = own
+            own.add(column)
 
     def table(self) -> pa.Table:
-        """All of them, in the log's types. To be asked once."""
-        return fields_table(self._kind, [own.whole() for own in self._fields], self._rows)
+        """All of them, in the log's types, but texts that always came as codes as such. To be asked once."""
+        whole = [
+            (_column(f.type.arrow, 0) if own is None else own).whole()
+            for f, own in zip(self._kind.fields, self._fields, strict=True)
+        ]
+        if not any(map(is_coded, whole)):
+            return fields_table(self._kind, whole, self._rows)
+        return pa.table(whole, self._kind.schema.names)
 
 
 class _Bytes:
-    """Bytes that grow, in memory of their own from the system. Growing moves pages, not what they hold. Where they are many, the system
-    is asked for large ones: each page that is touched first costs a microsecond or more.
+    """Bytes that grow, in memory of their own from the system. Growing moves pages, not what they hold. `expected`: about how many there will be;
+    memory is taken only as they come. The system is not asked for large pages: where a virtual machine gives free ones back to its host, which
+    it does with large ones only, they take several times as long to come as small ones.
     """
 
-    def __init__(self) -> None:
-        self._map = _memory(_FIRST)
+    def __init__(self, expected: int) -> None:
+        self._map = _memory(min(max(_FIRST, expected), _MOST_AT_FIRST))
         self.used = 0
 
     def room(self, count: int) -> npt.NDArray[np.uint8]:
@@ -68,9 +88,6 @@ class _Bytes:
             self._map[: self.used] = before[: self.used]
         except OSError as error:
             raise MemoryError(f"no room for {size:,} bytes") from error
-        if size >= _LARGE and hasattr(mmap, "MADV_HUGEPAGE"):
-            with contextlib.suppress(OSError):  # a kernel without them
-                self._map.madvise(mmap.MADV_HUGEPAGE)
 
     def whole(self) -> pa.Buffer:
         return pa.py_buffer(self._map).slice(0, self.used)
@@ -102,12 +119,12 @@ class _Valid:
         return pa.array(np.concatenate(parts)).buffers()[1]
 
 
-class _Words:
+class Words:
     """A column of values of one width."""
 
-    def __init__(self, kind: pa.DataType) -> None:
+    def __init__(self, kind: pa.DataType, expected: int) -> None:
         self._kind, self._width = kind, kind.bit_width // 8
-        self._values, self._valid, self._rows = _Bytes(), _Valid(), 0
+        self._values, self._valid, self._rows = _Bytes(expected * self._width), _Valid(), 0
 
     def add(self, column: pa.Array) -> None:
         first = column.offset * self._width
@@ -124,9 +141,9 @@ class _Words:
 class _Texts:
     """A column of large texts or bytes."""
 
-    def __init__(self, kind: pa.DataType) -> None:
+    def __init__(self, kind: pa.DataType, expected: int) -> None:
         self._kind = kind
-        self._ends, self._data, self._valid, self._rows = _Bytes(), _Bytes(), _Valid(), 0
+        self._ends, self._data, self._valid, self._rows = _Bytes(expected * 8), _Bytes(0), _Valid(), 0
         self._ends.room(8)[:] = 0
 
     def add(self, column: pa.Array) -> None:
@@ -148,7 +165,7 @@ class _Texts:
 class _Others:
     """A column of anything else, in the pieces that came."""
 
-    def __init__(self, kind: pa.DataType) -> None:
+    def __init__(self, kind: pa.DataType, expected: int) -> None:
         self._kind = kind
         self._parts: list[pa.Array] = []
 
@@ -159,13 +176,59 @@ class _Others:
         return one_array(pa.chunked_array(self._parts, self._kind))
 
 
-def _column(kind: pa.DataType) -> _Words | _Texts | _Others:
+class _Codes:
+    """A column of texts as codes of one dictionary, by first occurrence."""
+
+    def __init__(self, expected: int) -> None:
+        self._texts = pa.array([], pa.string())
+        self._codes, self._valid, self._rows = _Bytes(expected * 4), _Valid(), 0
+
+    def add(self, column: pa.DictionaryArray) -> None:
+        codes, _ = codes_of(column)
+        np.take(
+            self._known(column.dictionary),
+            codes,
+            out=self._codes.room(4 * len(column)).view(np.int32),
+            mode="clip",
+        )
+        self._valid.add(column)
+        self._rows += len(column)
+
+    def _known(self, texts: pa.Array) -> npt.NDArray[np.int32]:
+        """The codes of texts, some of which may be new."""
+        found = pc.index_in(texts, value_set=self._texts)
+        if found.null_count:
+            self._texts = pa.concat_arrays([self._texts, texts.filter(found.is_null()).unique()])
+            found = pc.index_in(texts, value_set=self._texts)
+        return np.append(np.asarray(found), np.int32(0))  # one more: all rows may be without a value
+
+    def whole(self) -> pa.DictionaryArray:
+        codes = pa.Array.from_buffers(
+            pa.int32(), self._rows, [self._valid.whole(), self._codes.whole()], self._valid.missing
+        )
+        return pa.DictionaryArray.from_arrays(codes, self._texts.cast(pa.large_string()), safe=False)
+
+
+_Held = Words | _Texts | _Others | _Codes
+
+
+def _as_values(held: _Held | None, kind: pa.DataType, expected: int) -> _Held:
+    """A column of values: a new one, or what it was, also where that was codes."""
+    if held is not None and not isinstance(held, _Codes):
+        return held
+    made = _column(kind, expected)
+    if held is not None:
+        made.add(held.whole().dictionary_decode())
+    return made
+
+
+def _column(kind: pa.DataType, expected: int) -> Words | _Texts | _Others:
     if pa.types.is_large_string(kind) or pa.types.is_large_binary(kind):
-        return _Texts(kind)
+        return _Texts(kind, expected)
     plain = (
         pa.types.is_integer(kind)
         or pa.types.is_floating(kind)
         or pa.types.is_timestamp(kind)
         or pa.types.is_decimal(kind)
     )
-    return _Words(kind) if plain else _Others(kind)
+    return Words(kind, expected) if plain else _Others(kind, expected)

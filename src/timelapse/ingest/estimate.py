@@ -18,6 +18,7 @@ from timelapse.ingest.doubts import refuse_without_zone
 from timelapse.ingest.files import SourceFile
 from timelapse.ingest.parse import parse_lines
 from timelapse.ingest.prepare import PACKED_FACTOR, Prepared, Task, read_task
+from timelapse.tables.coded import plain_bytes
 
 SAMPLES = 3
 """Samples of a source: at its beginning, in its middle, near its end."""
@@ -28,8 +29,8 @@ _UNPACKED = 16 << 20
 
 
 def held_bytes(batch: Batch) -> int:
-    """What a batch's events take: times and fields."""
-    return int(batch.ts.nbytes) + sum(int(c.nbytes) for c in batch.columns)
+    """What a batch's events take as values: times and fields."""
+    return int(batch.ts.nbytes) + sum(map(plain_bytes, batch.columns))
 
 
 def memory_of(one: Prepared) -> int:

@@ -255,6 +255,8 @@ def check_is_text(file: SourceFile, format_: Format) -> None:
 
 def _is_binary(head: bytes) -> bool:
     """Whether most lines have a byte that is 0. One that has is a row like others; what is in it decides whether it is a bad one."""
+    if b"\0" not in head:
+        return False
     lines = head.split(b"\n")
     return sum(b"\0" in line for line in lines) * 2 > len([line for line in lines if line])
 

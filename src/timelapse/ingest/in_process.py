@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import time
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import NamedTuple
 
@@ -17,7 +17,7 @@ import pyarrow as pa
 from timelapse.env.garbage import memory_reused
 from timelapse.env.machine import cores, memory_alone
 from timelapse.ingest.batches import Batch
-from timelapse.ingest.columns_held import HeldColumns
+from timelapse.ingest.columns_held import HeldColumns, Words
 from timelapse.ingest.estimate import held_bytes, memory_of
 from timelapse.ingest.known import take_prints
 from timelapse.ingest.noticed import Noticed, notice
@@ -136,23 +136,28 @@ def _run(
     take_prints(prepared)
     held = 0
     tables: list[pa.Table] = []
-    times: list[npt.NDArray[np.int64]] = []
+    times = Words(pa.int64(), sum(p.rows for p in prepared))
     files: list[int] = []
+    counts: list[int] = []
     late: list[pa.Array] = []
     beside = beside_of(prepared)
     origins: list[_Origins] = []
     left_out: list[tuple[int, Note]] = []
     report = TaskReport()
     once = {one.plan.kind for one in prepared if one.source.unique}
+    several = Counter(one.plan.kind for one in prepared)
     for number, one in enumerate(prepared):
-        columns = HeldColumns(one.plan.kind)
+        if one.plan.kind not in once and several[one.plan.kind] == 1:
+            one.plan = replace(one.plan, codes=True)
+        columns = HeldColumns(one.plan.kind, one.rows)
         for file, batch in _read(one, sum(len(p.files) for p in prepared[:number])):
             left_out += ((file, note) for note in notes_of(number, batch))
             report.noticed.setdefault(number, Noticed()).add(notice(one.plan, file, batch))
             columns.add(batch)
             tell.read(batch.read or len(batch.ts))
-            times.append(batch.ts)
+            times.add(pa.array(batch.ts))
             files.append(file)
+            counts.append(len(batch.ts))
             if LATE in beside:
                 late.append(
                     pa.nulls(len(batch.ts), pa.int64()) if batch.late is None else pa.array(batch.late)
@@ -169,12 +174,12 @@ def _run(
             tables[-1] = fields_table(one.plan.kind, both, tables[-1].num_rows + table.num_rows)
         else:
             tables.append(table)
-    ts = np.concatenate(times) if times else np.zeros(0, np.int64)
+    ts = times.whole().to_numpy()
     arrived = pa.chunked_array(late, pa.int64()) if LATE in beside else None
     kept, tables = _once(prepared, ts, tables, arrived, origins, left_out, before)
     if beside:
         numbers = file_numbers(prepared, before)[np.asarray(files, np.int64)].astype(np.int32)
-        own = {FILE: pa.array(np.repeat(numbers, [len(t) for t in times]), pa.int32())}
+        own = {FILE: pa.array(np.repeat(numbers, counts), pa.int32())}
         if arrived is not None:
             own[LATE] = arrived
         if not kept.all():

@@ -13,6 +13,7 @@ from uuid import uuid4
 import msgspec
 
 from timelapse.display import many
+from timelapse.env.garbage import memory_reused
 from timelapse.errors import EventOrderError, IngestError, Place
 from timelapse.ids import DAY
 from timelapse.ingest import drift
@@ -59,12 +60,13 @@ def ingest(
             raise no_source(source.data, Place(what=kind.name))
         rule_of(kind, [one for other, one in sources if other == kind])
     if spark is None and partitions is None:
-        room = in_process.room(sources)
-        if (
-            room.here
-            and (done := in_process.run(sources, folder, floor, room.most, before, progress)) is not None
-        ):
-            return done[0], [done[1]]
+        with memory_reused():
+            room = in_process.room(sources)
+            if (
+                room.here
+                and (done := in_process.run(sources, folder, floor, room.most, before, progress)) is not None
+            ):
+                return done[0], [done[1]]
     from timelapse.env.spark_failures import explained, is_sparks
     from timelapse.env.spark_session import session
     from timelapse.ingest import on_spark, prepare_spark

@@ -9,6 +9,7 @@ from typing import Any
 
 import msgspec
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.csv as pacsv
@@ -108,8 +109,9 @@ def _quick_csv(plan: Plan, data: bytes, lines: int) -> dict[str, pa.Array] | Non
     quote = plan.quote.encode() if plan.quote else b""
     if len(plan.sep.encode()) != 1 or b"\r" in data or not data or (len(quote) > 1 and quote in data):
         return None
-    quotes = count_of(data, quote) if len(quote) == 1 else 0
+    quotes = len(quote) == 1 and quote in data
     numbers = plan.numeric if b"x" not in data and b"X" not in data else {}
+    codes = {name: _CODES for name, repeats in plan.coded.items() if repeats}
     enclosing: bool | None = None
     for kinds in [numbers, {}] if numbers else [{}]:
         for bare in [True, False] if quotes else [True]:
@@ -120,13 +122,21 @@ def _quick_csv(plan: Plan, data: bytes, lines: int) -> dict[str, pa.Array] | Non
                 enclosing = _whole_cells_quoted(data, quote, plan.sep.encode())
             if not bare and not enclosing:
                 return None
-            found = _split(plan, data, lines, kinds, None if bare else plan.quote)
+            found = _split(plan, data, lines, {**kinds, **codes}, None if bare else plan.quote)
             if found is not None and bare and quotes:
-                found = _unquoted(found, quote, quotes)
+                found = _unquoted(plan, found, data, quote)
             plan.tried.setdefault(way, []).append(found is not None)
             if found is not None:
+                for name in codes:
+                    if _FEW * len(found[name].dictionary) > lines:
+                        plan.coded[name] = False
                 return found
     return None
+
+
+_CODES = pa.dictionary(pa.int32(), pa.string())
+_FEW = 4
+"""Texts come as codes as long as each stands so many times in a block, on average."""
 
 
 def _split(
@@ -154,28 +164,41 @@ def _split(
     return {c: one_array(table[n]) for n, c in wanted.items()}
 
 
-def _unquoted(columns: dict[str, pa.Array], quote: bytes, quotes: int) -> dict[str, pa.Array] | None:
-    """Columns of cells as they stand in the lines, without their quotes; None unless all `quotes` of the lines enclose cells of these columns."""
-    found: dict[str, pa.Array] = {}
+def _unquoted(
+    plan: Plan, columns: dict[str, pa.Array], data: bytes, quote: bytes
+) -> dict[str, pa.Array] | None:
+    """Columns of cells as they stand in the lines, without their quotes; None unless all quotes of the lines enclose cells of these columns."""
+    every = len(columns) == len(plan.names)  # then there are no quotes elsewhere
+    found = dict(columns)
+    seen = 0
     for name, column in columns.items():
-        found[name], own = _without_quotes(column, quote) if pa.types.is_string(column.type) else (column, 0)
-        quotes -= own
-    return found if quotes == 0 else None
+        coded = pa.types.is_dictionary(column.type)
+        if not coded and not pa.types.is_string(column.type):
+            continue  # a number with quotes is none to Arrow
+        texts = column.dictionary if coded else column
+        enclosed = _enclosed(texts, quote)
+        if enclosed is None:
+            return None
+        if not enclosed.any():
+            continue
+        bare = pc.ascii_trim(texts, quote.decode())
+        found[name] = pa.DictionaryArray.from_arrays(column.indices, bare, safe=False) if coded else bare
+        if not every:
+            seen += 2 * int(np.count_nonzero(enclosed[np.asarray(column.indices)] if coded else enclosed))
+    return found if every or seen == count_of(data, quote) else None
 
 
-def _without_quotes(column: pa.Array, quote: bytes) -> tuple[pa.Array, int]:
-    """Cells without the two quotes around them, and how many these were: none where some cell has other ones."""
-    _, offsets, data = column.buffers()
-    ends = np.frombuffer(offsets, np.int32)[: len(column) + 1]
+def _enclosed(texts: pa.Array, quote: bytes) -> npt.NDArray[np.bool_] | None:
+    """Which texts two quotes enclose; None where some text has other ones."""
+    _, offsets, data = texts.buffers()
+    ends = np.frombuffer(offsets, np.int32)[: len(texts) + 1]
     if data is None or not ends[-1]:
-        return column, 0
+        return np.zeros(len(texts), np.bool_)
     is_quote = np.frombuffer(data, np.uint8)[: ends[-1]] == quote[0]
-    # the byte that stands for an empty cell is another cell's, which is of no account
+    # the byte that stands for an empty text is another's, which is of no account
     opened, closed = is_quote[np.minimum(ends[:-1], ends[-1] - 1)], is_quote[ends[1:] - 1]
-    own = 2 * int(np.count_nonzero(opened & closed & (np.diff(ends) >= 2)))
-    if own != int(np.count_nonzero(is_quote)):
-        return column, 0
-    return pc.ascii_trim(column, quote.decode()) if own else column, own
+    enclosed: npt.NDArray[np.bool_] = opened & closed & (np.diff(ends) >= 2)
+    return enclosed if 2 * np.count_nonzero(enclosed) == np.count_nonzero(is_quote) else None
 
 
 def _whole_cells_quoted(data: bytes, quote: bytes, sep: bytes) -> bool:

@@ -103,6 +103,8 @@ class Plan:
     private: Private | None = None
     applied: Applied | None = None
     """The function that rows go through before fields are found in them."""
+    codes: bool = False
+    """Whether texts of CSV that repeat may come as codes of a dictionary."""
 
     @classmethod
     def of(
@@ -314,6 +316,19 @@ class Plan:
             elif texts == {"float"}:
                 found[column] = pa.float64()
         return found
+
+    @cached_property
+    def coded(self) -> dict[str, bool]:
+        """The columns of CSV that are nothing but texts to all who read them, and whether they are read as codes: not where texts hardly repeat."""
+        if not self.codes or self.computed or self.private is not None:
+            return {}
+        others = {self.ts, *self.inputs}
+        others.update(
+            c
+            for c, f in zip(self.columns, self.kind.fields, strict=True)
+            if f.type.text.removesuffix(" | None") != "str"
+        )
+        return {c: True for c in self.columns if c in self.names and c not in others}
 
     @cached_property
     def tried(self) -> dict[tuple[bool, bool], list[bool]]:

@@ -26,10 +26,10 @@ from timelapse.log.manifest import ContentHash, FileEntry, SegmentEntry
 from timelapse.log.types import EventType
 from timelapse.model.events import Event
 from timelapse.store.parts import PartWriter
-from timelapse.tables.coded import coded_type, codes_of, fitted, is_coded
+from timelapse.tables.coded import coded_type, codes_of, fitted, is_coded, plain_bytes
 from timelapse.tables.ordering import scattered, taker
 from timelapse.tables.parquet import differences
-from timelapse.tables.rowhash import both_lanes, seed_of
+from timelapse.tables.rowhash import both_lanes, seed_of, whole_array
 from timelapse.tables.sharing import Beside, at_once
 
 I64 = npt.NDArray[np.int64]
@@ -39,6 +39,8 @@ BLOCK_BYTES = 64 << 20
 SEGMENT_EVENTS = 1024 * 1024
 _BESIDE = 16 * 1024
 """Smaller blocks are hashed behind being written."""
+_HANDED_OVER = 2 << 20
+"""Bytes that another thread writes at a time, and makes durable."""
 _PAGES = (
     {"max_rows_per_page": BLOCK_EVENTS}
     if "max_rows_per_page" in inspect.signature(pq.ParquetWriter).parameters
@@ -59,7 +61,7 @@ class SegmentWriter:
 
     It does not create the parent: a task that Spark gave up on must not bring a removed folder back.
     `beside`: the columns that are kept beside the fields (log/beside.py); tables that lack one are filled. `threads`: blocks are
-    hashed beside being written where there are several.
+    hashed beside being encoded where there are several. `disk`: the thread that writes what is encoded, if another does.
     """
 
     def __init__(
@@ -69,8 +71,10 @@ class SegmentWriter:
         types: Sequence[EventType],
         beside: Sequence[str] = (),
         threads: int = 1,
+        disk: Beside | None = None,
     ) -> None:
         self._types = types
+        self._disk = disk
         self._beside = list(beside)
         self._threads = threads
         self._seeds = [seed_of(str(t)) for t in types]
@@ -78,6 +82,7 @@ class SegmentWriter:
         self._folder.mkdir()
         self._writers: dict[int, pq.ParquetWriter] = {}
         self._files: dict[int, PartWriter] = {}
+        self._later: dict[int, _Later] = {}
         self._rows: list[dict[int, int]] = []
         self._starts: list[int] = []
         self._first: list[int] = []
@@ -87,8 +92,11 @@ class SegmentWriter:
         self._empty: dict[int, dict[str, dict[int, int]]] = {}
         self.count = 0
 
-    def write(self, ts: I64, kinds: I64, tables: Mapping[int, pa.Table]) -> None:
-        """Add a block: the events' times and type indices in log order, and each type's fields in that order."""
+    def write(self, ts: I64, kinds: I64, tables: Mapping[int, pa.Table], *, fit: bool = True) -> None:
+        """Add a block: the events' times and type indices in log order, and each type's fields in that order.
+
+        `fit`: whether the fields may be of other types, or their dictionaries have more than occurs (`fitted`).
+        """
         if len(ts) == 0:
             return
         rows: dict[int, int] = {}
@@ -97,13 +105,16 @@ class SegmentWriter:
             places = np.flatnonzero(kinds == number)
             if len(places) == 0:
                 continue
-            kind, own_ts = self._types[number], ts[places]
+            kind, own_ts = self._types[number], ts[places] if len(places) < len(ts) else ts
             beside = columns_beside(
                 {name: table[name] for name in self._beside if name in table.column_names},
                 self._beside,
                 len(places),
             )
-            fields = {f.name: fitted(table[f.name], f.type) for f in kind.schema}
+            fields = {
+                f.name: fitted(table[f.name], f.type) if fit else whole_array(table[f.name])
+                for f in kind.schema
+            }
             rows[number] = len(places)
             writer = self._writer(number, [name for name, c in fields.items() if is_coded(c)])
             stored = [
@@ -121,20 +132,12 @@ class SegmentWriter:
                 )
                 for lo, hi in itertools.pairwise(cuts)
             ]
-            _, *parts = at_once([(3, write), *((1, one) for one in hashes)], threads)
+            count = partial(self._count_days, number, fields, own_ts // DAY)
+            _, _, *parts = at_once([(9, write), (2, count), *((4, one) for one in hashes)], threads)
             for part in parts:
-                for lane, (sum_, moved) in enumerate(part):
+                for lane, (sum_, moved) in enumerate(part or ()):
                     sums[lane] += sum_
                     placed[lane] += moved
-            per_day = self._days.setdefault(number, {})
-            days = own_ts // DAY  # which rise, as times do
-            firsts = np.flatnonzero(np.diff(days, prepend=days[0] - 1))
-            for day, n in zip(
-                days[firsts].tolist(), np.diff([*firsts.tolist(), len(days)]).tolist(), strict=True
-            ):
-                per_day[day] = per_day.get(day, 0) + n
-            for name, column in fields.items():
-                self._count_empty(number, name, column, days)
         mask = (1 << 64) - 1
         self._content = self._content.then(
             ContentHash(len(ts), (sums[0] & mask, sums[1] & mask), (placed[0] & mask, placed[1] & mask))
@@ -144,6 +147,17 @@ class SegmentWriter:
         self._first.append(int(ts[0]))
         self._last.append(int(ts[-1]))
         self.count += len(ts)
+
+    def _count_days(self, number: int, fields: Mapping[str, pa.Array], days: I64) -> None:
+        """Count a block's events by their days, which rise, and those without a value."""
+        per_day = self._days.setdefault(number, {})
+        firsts = np.flatnonzero(np.diff(days, prepend=days[0] - 1))
+        for day, n in zip(
+            days[firsts].tolist(), np.diff([*firsts.tolist(), len(days)]).tolist(), strict=True
+        ):
+            per_day[day] = per_day.get(day, 0) + n
+        for name, column in fields.items():
+            self._count_empty(number, name, column, days)
 
     def _count_empty(self, number: int, name: str, column: pa.Array, days: I64) -> None:
         found = emptiness(column)
@@ -161,9 +175,11 @@ class SegmentWriter:
             wide += [name for name in self._beside if name == FILE]
             schema = file_schema(kind, self._beside)
             given = pa.schema([f.with_type(coded_type(f.type)) if f.name in coded else f for f in schema])
-            self._files[number] = PartWriter(self._folder / f"{kind.name}.parquet", lasting=True)
+            file = self._files[number] = PartWriter(self._folder / f"{kind.name}.parquet", lasting=True)
+            if self._disk is not None:
+                self._later[number] = _Later(file, self._disk)
             writer = self._writers[number] = pq.ParquetWriter(
-                self._files[number],
+                self._later.get(number, file),
                 given,
                 compression="lz4",
                 use_dictionary=wide,
@@ -182,6 +198,8 @@ class SegmentWriter:
         files = []
         for number, writer in sorted(self._writers.items()):
             writer.close()
+            if number in self._later:
+                self._later[number].end()
             part = self._files[number].finish()
             rows = [block.get(number, 0) for block in self._rows]
             name = self._files[number].path.name
@@ -191,6 +209,62 @@ class SegmentWriter:
             ts_first=self._first, ts_last=self._last, files=files, content=self._content, days=self._days,
             empty=self._empty,
         )  # fmt: skip
+
+
+class _Later:
+    """A file for Parquet to write to: what it writes goes to the file in another thread, some of it at a time."""
+
+    def __init__(self, file: PartWriter, disk: Beside) -> None:
+        self._file, self._disk = file, disk
+        self._held: list[bytes] = []
+        self._holding = self._position = 0
+        self.closed = self._failed = False
+
+    def write(self, data: bytes | pa.Buffer) -> int:
+        """Raises what writing something before this has raised; once. A writer that is given up ends its file all the same."""
+        own = bytes(data)
+        if self._failed:
+            return len(own)
+        self._held.append(own)
+        self._holding += len(own)
+        self._position += len(own)
+        if self._holding >= _HANDED_OVER:
+            self._hand_over()
+        return len(own)
+
+    def _hand_over(self) -> None:
+        held, self._held, self._holding = self._held, [], 0
+        self._failed = True
+        self._disk.do(partial(self._write, held))
+        self._failed = False
+
+    def _write(self, held: Sequence[bytes]) -> None:
+        for data in held:
+            self._file.write(data)
+        self._file.settle()
+
+    def end(self) -> None:
+        """Wait until all is written. Raises what that raised."""
+        self._hand_over()
+        self._disk.wait()
+
+    def tell(self) -> int:
+        return self._position
+
+    def flush(self) -> None:
+        pass
+
+    def readable(self) -> bool:
+        return False
+
+    def writable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return False
+
+    def close(self) -> None:
+        """Nothing, as for PartWriter."""
 
 
 def _stored(column: pa.Array, kind: pa.DataType) -> pa.Array:
@@ -288,11 +362,19 @@ def write_ordered(
     far = scattered(order)
     own = [[taker(column, far=far) for column in table.columns] for table in tables]
     times = taker(pa.array(ts), far=far)
-    held = sum(t.nbytes for t in tables)
+    held = sum(plain_bytes(column) for table in tables for column in table.columns)
     step = min(BLOCK_EVENTS, max(1, BLOCK_BYTES * len(ts) // max(held, 1)))
-    with Beside(threads) as behind:  # a block is put together while the one before is written
+    # a block is put together while the one before is encoded, and what is encoded is written in a third thread
+    with Beside(threads) as disk, Beside(threads) as behind:
         for first in range(0, len(ts), SEGMENT_EVENTS):
-            writer = SegmentWriter(parent, f"{name}{first // SEGMENT_EVENTS:06d}", types, beside, threads)
+            writer = SegmentWriter(
+                parent,
+                f"{name}{first // SEGMENT_EVENTS:06d}",
+                types,
+                beside,
+                threads,
+                disk if threads > 1 else None,
+            )
             last = min(first + SEGMENT_EVENTS, len(ts))
             for lo in range(first, last, step):
                 hi = min(lo + step, last)
@@ -304,17 +386,24 @@ def write_ordered(
                 )
                 block: dict[int, pa.Table] = {}
                 for n, table in enumerate(tables):
+                    kinds = {f.name: f.type for f in types[n].schema}
                     places = rows[of == n] - firsts[n] if len(tables) > 1 else rows
                     calls = [
-                        (c.nbytes, partial(take, places))
-                        for c, take in zip(table.columns, own[n], strict=True)
+                        (c.nbytes, partial(_taken, take, places, kinds.get(name)))
+                        for c, take, name in zip(table.columns, own[n], table.column_names, strict=True)
                     ]
                     block[n] = pa.table(at_once(calls, threads), table.column_names) if calls else table
-                behind.do(partial(writer.write, np.asarray(times(rows)), of, block))
+                behind.do(partial(writer.write, np.asarray(times(rows)), of, block, fit=False))
                 written(lo)
             behind.wait()
             written(last)
             yield writer.close()
+
+
+def _taken(take: Callable[[I64], pa.Array], places: I64, kind: pa.DataType | None) -> pa.Array:
+    """Rows of a column, those of a field as they are stored."""
+    found = take(places)
+    return found if kind is None else fitted(found, kind)
 
 
 def next_block(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from timelapse.tables.rowhash import whole_array
 
@@ -29,6 +30,20 @@ def fitted(column: pa.Array | pa.ChunkedArray, values: pa.DataType) -> pa.Array:
     own = array.indices.dictionary_encode()
     texts = array.dictionary.take(own.dictionary).cast(values)
     return pa.DictionaryArray.from_arrays(own.indices, texts)
+
+
+def plain_bytes(column: pa.Array | pa.ChunkedArray) -> int:
+    """The bytes that a column takes as values, also where it is texts as codes."""
+    if not is_coded(column):
+        return int(column.nbytes)
+    array = whole_array(column)
+    codes, valid = codes_of(array)
+    lengths = np.asarray(pc.binary_length(array.dictionary))
+    taken = lengths[codes] if valid is None else lengths[codes[valid]]
+    offset = 8 if pa.types.is_large_string(array.dictionary.type) else 4
+    return (
+        offset * len(array) + int(taken.sum(dtype=np.int64)) + (0 if valid is None else -(-len(array) // 8))
+    )
 
 
 def codes_of(array: pa.DictionaryArray) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.bool_] | None]:

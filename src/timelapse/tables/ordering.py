@@ -13,6 +13,7 @@ import pyarrow.compute as pc
 from timelapse.tables.rowhash import one_array
 
 I64 = npt.NDArray[np.int64]
+_STEP = 64 * 1024
 Number = TypeVar("Number", bound=np.integer[Any])
 
 
@@ -43,9 +44,16 @@ def stable_order(values: I64) -> I64:
     bits = (rows - 1).bit_length()
     if (most - least).bit_length() + bits > 64:
         return np.argsort(values, kind="stable")
-    words = values.view(np.uint64) - np.uint64(least & 0xFFFF_FFFF_FFFF_FFFF)  # modulo 2^64: never negative
-    words <<= np.uint64(bits)
-    words |= np.arange(rows, dtype=np.uint64)
+    words = np.frombuffer(
+        pa.allocate_buffer(8 * rows), np.uint64
+    )  # NumPy asks for large pages: see ingest/columns_held.py
+    for lo in range(0, rows, _STEP):
+        part = words[lo : lo + _STEP]
+        np.subtract(
+            values[lo : lo + _STEP].view(np.uint64), np.uint64(least & 0xFFFF_FFFF_FFFF_FFFF), out=part
+        )  # modulo 2^64: never negative
+        part <<= np.uint64(bits)
+        part |= np.arange(lo, lo + len(part), dtype=np.uint64)
     words.sort()
     words &= np.uint64((1 << bits) - 1)
     return words.view(np.int64)
@@ -69,25 +77,32 @@ def scattered(places: I64) -> bool:
 def taker(column: pa.ChunkedArray | pa.Array, *, far: bool) -> Callable[[I64], pa.Array]:
     """A function that gives what `column.take(places)` does. `far`: whether places are scattered.
 
-    Rows in a row are not copied, nor those of a column of one number. Scattered texts that repeat are taken as numbers of a dictionary, and come as such. Other short ones
+    Places are not checked. Rows in a row are not copied, nor those of a column of one number. Scattered texts that repeat are taken as codes of a dictionary, and come as such, also
+    where the column is codes; all others come as values. Other short ones
     are taken in cells of equal width: then a cell's place need not be read before the cell, and the processor waits for memory once
     for many of them, not twice for each.
     """
     whole = one_array(column)
     cells = None
-    same = far and isinstance(whole, pa.Array) and _is_one_number(whole)
-    if far and isinstance(whole, pa.Array) and pa.types.is_large_string(whole.type):
-        if _repeats(whole):
-            whole = whole.dictionary_encode()
-        else:
-            cells = _cells(whole)
+    single = isinstance(whole, pa.Array)
+    coded = pa.types.is_dictionary(whole.type)
+    same = far and single and _is_one_number(whole)
+    repeats = far and single and (coded or pa.types.is_large_string(whole.type)) and _repeats(whole)
+    if repeats and not coded:
+        whole = whole.dictionary_encode()
+    elif far and single and pa.types.is_large_string(whole.type):
+        cells = _cells(whole)
 
     def take(places: I64) -> pa.Array:
         if same:
             return whole.slice(0, len(places))
         if len(places) and places[-1] - places[0] == len(places) - 1 and bool((np.diff(places) == 1).all()):
-            return whole.slice(places[0], len(places))
-        return whole.take(pa.array(places)) if cells is None else _texts(cells.take(pa.array(places)))
+            found = whole.slice(places[0], len(places))
+        elif cells is not None:
+            return _texts(pc.take(cells, pa.array(places), boundscheck=False))
+        else:
+            found = pc.take(whole, pa.array(places), boundscheck=False)
+        return found.dictionary_decode() if coded and not repeats else found
 
     return take
 
@@ -95,6 +110,8 @@ def taker(column: pa.ChunkedArray | pa.Array, *, far: bool) -> Callable[[I64], p
 def _is_one_number(column: pa.Array) -> bool:
     """Whether all rows are the same whole number, as that of a file is where there is one."""
     if not pa.types.is_integer(column.type) or column.null_count or not len(column):
+        return False
+    if column[0] != column[len(column) - 1]:
         return False
     least, most = pc.min_max(column).values()
     return bool(least == most)
