@@ -64,6 +64,31 @@ def test_slices_that_left_it_as_it_was_are_not_gone_through(monkeypatch: pytest.
     assert max(through) <= 25
 
 
+def test_what_is_gone_through_ends_once_keys_hold_what_they_hold_at_the_end(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    events = [Edge(a=0, b=n % 20)._at(n * tl.SECOND, n) for n in range(100)]
+    run = replay(Spreading, MemoryLog(events, [Edge]), slices=1, spark=False)
+    monkeypatch.setattr(Past, "focus", _shut(Unfocused))
+    stops: list[int] = []
+    visit = likely_module.Watch.visit
+
+    def noting(watch: Any, moment: Any) -> None:
+        stops.append(moment.seq)
+        visit(watch, moment)
+
+    monkeypatch.setattr(likely_module.Watch, "visit", noting)
+    told = run.history("label", 3)
+    assert [(e.event.seq, e.after) for e in told.entries] == [(3, 0)]
+    assert max(stops) == 4
+    stops.clear()
+    assert [e.event.seq for e in run.history("label", 3, at=50 * tl.SECOND).entries] == [3]
+    assert max(stops) == 4
+    stops.clear()
+    assert [e.event.seq for e in run.history("busy", 0, last=2).entries] == [60, 80]
+    assert 80 < max(stops) < 100
+
+
 def _noting(through: list[int], go: Any) -> Any:
     def going(self: Past, slice_id: int, reader: Any, stops: Any, *args: Any, **given: Any) -> None:
         through.append(max(stops))

@@ -276,10 +276,10 @@ class SliceKernel:
         if self._python.windows is not None and before is not None:
             self._python.windows.start(before)
 
-    def expect(self, rows: Mapping[str, int]) -> None:
-        """So many keys of states there will be in the end, at least."""
+    def expect(self, rows: Mapping[str, int], *, soon: bool = False) -> None:
+        """So many keys of states there will be in the end, at least. `soon`: that may come long before the last event."""
         if self._native is not None:
-            self._native.expect(rows)
+            self._native.expect(rows, soon=soon)
 
     def changes(self) -> PassResult:
         """Of an open kernel: what was done to states since this was last called. Raises Abandoned."""

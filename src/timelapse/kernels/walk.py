@@ -50,8 +50,11 @@ class Moment:
     def __init__(
         self, seq: int, live: Callable[[str, Journal | None], Any], journal: Journal | None,
         written: Callable[[str, Any], bool], look_from: Callable[[int], None] = lambda ts: None,
+        end: Callable[[], None] = lambda: None,
     ) -> None:  # fmt: skip
         self.seq = seq
+        self.end = end
+        """Leaves all further stops out."""
         self.look_from = look_from
         """What looks back is asked for an event at this time from now on."""
         self.live = live
@@ -160,7 +163,10 @@ class Walk:
         seq = self._next
         self._advance()
         journal = None if self._python is None else self._python.journal
-        return visit(Moment(seq, self._live, journal, self._written, self._look_from))
+        return visit(Moment(seq, self._live, journal, self._written, self._look_from, self._end))
+
+    def _end(self) -> None:
+        self._seqs, self._next = iter(()), None
 
     def _written(self, name: str, key: Any) -> bool:
         if not isinstance(key, Under):

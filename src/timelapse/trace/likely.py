@@ -49,8 +49,12 @@ class Stretch:
 class Watch:
     """Between which stops of a walk places were written. Each place has stops of its own; its first one is where it begins."""
 
-    def __init__(self, stops: Mapping[Place, Iterable[int]]) -> None:
+    def __init__(
+        self, stops: Mapping[Place, Iterable[int]], goals: Mapping[Place, Any] | None = None
+    ) -> None:
+        """`goals`: what each place holds after its last write of the walk, and not before; None: that is not known of all."""
         self.found: dict[Place, list[Stretch]] = {place: [] for place in stops}
+        self._goals, self._open = goals or {}, set(stops)
         self._here: dict[int, list[Place]] = {}
         for place, own in stops.items():
             for seq in own:
@@ -68,16 +72,23 @@ class Watch:
         if moment.seq == self._first:
             self._last.clear()
             self.found.update((place, []) for place in self.found)
+            self._open = set(self.found)
         for place in self._here.get(moment.seq, ()):
             written, before = moment.written(*place), self._last.get(place)
-            if before is None:
-                self._last[place] = (moment.seq, moment.value(*place))
-            elif written:
-                value = moment.value(*place)
-                self.found[place].append(Stretch(before[0], moment.seq, before[1], value))
-                self._last[place] = (moment.seq, value)
-            else:
+            if before is not None and not written:
                 self._last[place] = (moment.seq, before[1])
+                continue
+            value = moment.value(*place)
+            if before is not None:
+                self.found[place].append(Stretch(before[0], moment.seq, before[1], value))
+            self._last[place] = (moment.seq, value)
+            if place in self._goals and value == self._goals[place]:
+                self._open.discard(place)
+
+    @property
+    def over(self) -> bool:
+        """Whether no place is written any more."""
+        return not self._open
 
 
 class Guess:

@@ -35,6 +35,8 @@ from timelapse.trace.matter import LONGEST, beginning, newest
 from timelapse.trace.telling import going
 from timelapse.trace.thin import Thinned, thinned
 
+_SOON = 1 << 18
+"""Where a way through a slice may end long before its last stop, tables get room for what so many events bring."""
 _ALONE = 2048
 """Keys that are looked up one by one in what a slice begins with."""
 
@@ -117,6 +119,12 @@ class Past:
             end = cuts[slice_id]
             slice_id -= 1
         return end
+
+    def last_held(self, place: Place, end: int) -> Any:
+        """What a key held at the end of the slice of the run that an event lies in, or begins with. A key of an onward state that holds that is
+        not written any more before the event."""
+        cuts = self.run.manifest.cuts
+        return self.run.value_at_cut(*place, min(bisect.bisect_left(cuts, end), len(cuts) - 1))
 
     def focus_on(self, stops: Sequence[int]) -> Focus:
         """A few keys before some events (ascending) of a slice. Raises Unfocused."""
@@ -296,23 +304,24 @@ class Past:
 
     def walk(
         self, slice_id: int, stops: Sequence[int], visit: Visit, *, states: Collection[str] | None = None,
-        whole: bool = False, places: Collection[Place] | None = None, events: Collection[Event] = (),
+        whole: bool = False, places: Collection[Place] | None = None, events: Collection[Event] = (), soon: bool = False,
     ) -> None:  # fmt: skip
         """Go through a slice up to the last of the stops (ascending; each is the seq of the event after it).
 
         `states`: those that are looked at; None: any. `whole`: the whole program runs. `places`: only these are looked at, and what is
-        done at `events`: then the others of the slice may be left out, and all stops be visited again should that not do.
+        done at `events`: then the others of the slice may be left out, and all stops be visited again should that not do. `soon`: a visit
+        may end it long before the last stop.
         """
         reader = None
         if stops and places is not None:
             reader = self.thin(slice_id, stops[-1], states, places, events, whole=whole)
         if reader is not None:
             try:
-                self._pass(slice_id, reader, stops, visit, states, whole=whole)
+                self._pass(slice_id, reader, stops, visit, states, whole=whole, soon=soon)
                 return
             except (TimelapseError, Uncompiled):
                 pass  # it does not run alone
-        self._pass(slice_id, self.reader, stops, visit, states, whole=whole)
+        self._pass(slice_id, self.reader, stops, visit, states, whole=whole, soon=soon)
 
     def thin(
         self, slice_id: int, hi: int, states: Collection[str] | None, places: Collection[Place],
@@ -341,7 +350,7 @@ class Past:
 
     def _pass(
         self, slice_id: int, reader: EventReader, stops: Sequence[int], visit: Visit, states: Collection[str] | None,
-        *, whole: bool,
+        *, whole: bool, soon: bool,
     ) -> None:  # fmt: skip
         lo = self.cuts[slice_id]
         hi = max(lo, stops[-1] + 1) if stops else lo
@@ -362,7 +371,7 @@ class Past:
             quarantine=self.quarantine if thin is None else None, slow=self.slow,
         )  # fmt: skip
         if thin is None:
-            kernel.expect(self.rows(hi))
+            kernel.expect(self.rows(min(hi, lo + _SOON) if soon else hi), soon=soon)
         walk = Walk(kernel, source)
         if not walk.compiled:
             self.slow += hi - lo if thin is None else len(thin.seqs)

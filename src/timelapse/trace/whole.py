@@ -126,12 +126,14 @@ class WholePast(FromBeginning):
 
     def walk(
         self, slice_id: int, stops: Sequence[int], visit: Visit, *, states: Collection[str] | None = None,
-        whole: bool = False, places: Collection[Place] | None = None, events: Collection[Event] = (),
+        whole: bool = False, places: Collection[Place] | None = None, events: Collection[Event] = (), soon: bool = False,
     ) -> None:  # fmt: skip
         """Raises Uncompiled, also where there is more than the log's events."""
         if not self.looks_only:
             raise Uncompiled("not only the log's events happen")
-        super().walk(slice_id, stops, visit, states=states, whole=whole, places=places, events=events)
+        super().walk(
+            slice_id, stops, visit, states=states, whole=whole, places=places, events=events, soon=soon
+        )
 
     # --- all steps ------------------------------------------------------------------------------------
 

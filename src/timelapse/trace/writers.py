@@ -78,9 +78,13 @@ def _writers(past: Past, asks: Collection[Ask], count: int, guess: Guess | None)
     if guess is not None:
         known.held.update(a.place for a in result if len(guess.likely[a.place]) > 0)
     for slice_id in range(first, -1, -1):
-        lo = past.cuts[slice_id]
+        lo, hi = past.cuts[slice_id], past.cuts[slice_id + 1]
         open_ = [a for a, w in result.items() if len(w.found) < count and a.end > lo]
-        wanted = [a for a in open_ if not known.gone(past, a, slice_id)]
+        wanted = [
+            a
+            for a in open_
+            if not known.gone(past, a, slice_id) and past.settled(a.place, min(a.end, hi)) > lo
+        ]
         focused = _focused(past, slice_id, wanted)
         for ask, found in focused.items():
             result[ask].found += found[: count - len(result[ask].found)]
@@ -218,9 +222,10 @@ class _Search:
         return unclear
 
     def _stops(
-        self, ask: Ask, stretch: Stretch, newest: int, evenly: int, thin: Thinned | None
+        self, ask: Ask, stretch: Stretch, newest: int, evenly: int, parts: int, thin: Thinned | None
     ) -> Iterator[int]:
-        """Where to stop in a stretch in which the place was written. `thin`: the events that are left of the slice."""
+        """Where to stop in a stretch in which the place was written. `thin`: the events that are left of the slice. `newest`, `evenly`: so
+        many of the likely events; `parts`: the stretch is cut into so many where these may be others."""
         yield stretch.a
         yield stretch.b
         mine = _within(self._likely[ask], stretch)
@@ -234,10 +239,11 @@ class _Search:
                 yield s + 1
             rest = mine[:-newest]
             yield from rest[:: max(1, len(rest) // evenly)].tolist()
-            return
+            if thin is not None or len(mine) >= evenly or self._past.telling([ask]):
+                return
         size = stretch.b - stretch.a
-        for part in range(1, evenly):
-            yield stretch.a + size * part // evenly
+        for part in range(1, parts):
+            yield stretch.a + size * part // parts
 
     def _pass(
         self, unclear: Mapping[Ask, Sequence[Stretch]], *, closer: bool
@@ -254,19 +260,36 @@ class _Search:
         among = sum(map(len, unclear.values())) if closer else len(unclear)
         newest = _shared((_CLOSER if closer else _STOPS) * patience, among)
         evenly = newest if closer else _shared(_EVENLY, among)
+        # Places that are looked for in one stretch share the stops that lie evenly in it.
+        alike = len({(s.a, s.b) for own in unclear.values() for s in own})
+        parts = newest if closer else _shared(_EVENLY, alike)
         stops: dict[Place, set[int]] = {}
         for ask, stretches in unclear.items():
             stops.setdefault(ask.place, set()).update(
-                s for g in stretches for s in self._stops(ask, g, newest, evenly, thin)
+                s for g in stretches for s in self._stops(ask, g, newest, evenly, parts, thin)
             )
-        watch = Watch(stops)
+        goals = self._goals(unclear)
+        watch = Watch(stops, goals)
 
         def visit(moment: Moment) -> bool:
             watch.visit(moment)
+            if watch.over:
+                moment.end()
             return False
 
-        past.walk(self._slice, watch.stops, visit, states=states, whole=counts, places=stops)
+        past.walk(
+            self._slice, watch.stops, visit, states=states, whole=counts, places=stops, soon=goals is not None
+        )
         return watch.found
+
+    def _goals(self, unclear: Mapping[Ask, Sequence[Stretch]]) -> Mapping[Place, Any] | None:
+        """What the places hold once they are not written any more, if that is known of all of them."""
+        past, ends = self._past, dict[Place, int]()
+        for ask, stretches in unclear.items():
+            if ask.place[0] not in past.onward or isinstance(ask.place[1], Under):
+                return None
+            ends[ask.place] = max(ends.get(ask.place, 0), *(s.b for s in stretches))
+        return {place: past.last_held(place, end) for place, end in ends.items()}
 
 
 def _within(seqs: Seqs, stretch: Stretch) -> Seqs:

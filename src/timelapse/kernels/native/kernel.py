@@ -118,9 +118,9 @@ class NativeKernel:
 
     close = let_go
 
-    def expect(self, rows: Mapping[str, int]) -> None:
-        """So many keys of states there will be in the end, at least: tables get that room when they grow first."""
-        foretell(self._unit.tables, self._growth, rows)
+    def expect(self, rows: Mapping[str, int], *, soon: bool = False) -> None:
+        """So many keys of states there will be in the end, at least: tables get that room when they grow first. `soon`: see `foretell`."""
+        foretell(self._unit.tables, self._growth, rows, soon=soon)
         for name, members in self._members.items():
             members.reserve(rows.get(name, 0))
 

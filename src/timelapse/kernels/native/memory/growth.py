@@ -32,6 +32,10 @@ class Growth:
         self.least = 0
         """So many rows there will be, at least, if somebody knows."""
 
+    def forget(self) -> None:
+        """It is not known any more how many events there are."""
+        self._events = 0
+
     def go_on(self, done: int) -> None:
         """A new slice of these events begins after one of so many, with the same table."""
         self._past += done
@@ -78,9 +82,18 @@ def make_ready_beside(
                 table.take(larger)
 
 
-def foretell(tables: Sequence[Sequence[str]], growth: Sequence[Growth], rows: Mapping[str, int]) -> None:
-    """So many keys of states there will be, at least. `tables`: the states in each."""
+def foretell(
+    tables: Sequence[Sequence[str]],
+    growth: Sequence[Growth],
+    rows: Mapping[str, int],
+    *,
+    soon: bool = False,
+) -> None:
+    """So many keys of states there will be, at least. `tables`: the states in each. `soon`: the end may come long before the last event, so
+    nothing else is foretold."""
     for names, own in zip(tables, growth, strict=True):
+        if soon:
+            own.forget()
         own.least = max((rows.get(name, 0) for name in names), default=0)
 
 
