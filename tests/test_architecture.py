@@ -178,11 +178,19 @@ LARGEST_CLASS = 599
 
 
 class _Classes:
-    """The classes of some modules, by module and name, with the classes that they inherit from."""
+    """The classes of some modules, by module and name, with the classes that they inherit from; and those that are known already, which
+    inherit from none of these."""
 
-    def __init__(self, modules: list[tuple[str, Path]]) -> None:
+    def __init__(self, modules: list[tuple[str, Path]], known: _Classes | None = None) -> None:
         self.found: dict[tuple[str, str], ast.ClassDef] = {}
         self._imported: dict[tuple[str, str], tuple[str, str]] = {}
+        self._all: dict[tuple[str, str], set[tuple[str, str]]] = {}
+        self._private: dict[tuple[str, str], set[str]] = {}
+        if known is not None:
+            self.found |= known.found
+            self._imported |= known._imported
+            self._all |= known._all
+            self._private |= known._private
         for module, path in modules:
             for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
                 if isinstance(node, ast.ClassDef):
@@ -212,7 +220,15 @@ class _Classes:
 
     def all_of(self, place: tuple[str, str]) -> set[tuple[str, str]]:
         """A class and all those it inherits from."""
-        return {place}.union(*(self.all_of(base) for base in self._bases(place)))
+        if place not in self._all:
+            self._all[place] = {place}.union(*(self.all_of(base) for base in self._bases(place)))
+        return self._all[place]
+
+    def private(self, place: tuple[str, str]) -> set[str]:
+        """The private names of a class: its methods, and what it uses of itself."""
+        if place not in self._private:
+            self._private[place] = _own(self.found[place])
+        return self._private[place]
 
     def lines(self, place: tuple[str, str]) -> int:
         """How many lines a class has, with what it inherits."""
@@ -292,13 +308,13 @@ OF_PROGRAMS = {
 def _private(module: str, tree: ast.Module, classes: _Classes, rooms: tuple[str, ...]) -> Iterator[str]:
     """What a module of these rooms uses that is private elsewhere: of what it inherits, and of other objects."""
     given = {"_replace", "_getframe"}  # of named tuples, and of sys
-    for place, node in classes.found.items():
+    for place in classes.found:
         if classes.all_of(place) & OF_PROGRAMS:
-            given |= _own(node)
+            given |= classes.private(place)
         if place[0] == module:
             theirs = {b for b in classes.all_of(place) if not b[0].startswith(rooms)}
-            inherited = set[str]().union(*(_own(classes.found[b]) for b in theirs))
-            yield from (f"{module}.{place[1]}: {n}" for n in sorted(_own(node) & inherited))
+            inherited = set[str]().union(*map(classes.private, theirs))
+            yield from (f"{module}.{place[1]}: {n}" for n in sorted(classes.private(place) & inherited))
     here = set[str]().union(*(_own(n) for n in ast.walk(tree) if isinstance(n, ast.ClassDef)))
     for n in ast.walk(tree):
         if isinstance(n, ast.Attribute) and _is_private(n.attr) and not _is_self(n.value):
@@ -323,10 +339,9 @@ def _is_self(node: ast.expr) -> bool:
     return isinstance(name, ast.Name) and name.id in ("self", "super", "cls")
 
 
-def test_questions_use_nothing_private() -> None:
+def test_questions_use_nothing_private(classes: _Classes) -> None:
     """Who asks about a run does so by what the loop and the kernels offer: their private parts can be tidied."""
     rooms = ("timelapse.trace", "timelapse.explanation")
-    classes = _Classes(_modules())
     wrong = [
         found for module, path in _modules() if module.startswith(rooms)
         for found in _private(module, ast.parse(path.read_text(encoding="utf-8")), classes, rooms)
@@ -345,10 +360,12 @@ def test_questions_use_nothing_private() -> None:
         ("class A:\n    def f(self, other):\n        self._x = other._x", False),
     ],
 )
-def test_the_test_of_private_names_can_fail(tmp_path: Path, code: str, wrong: bool) -> None:
+def test_the_test_of_private_names_can_fail(
+    tmp_path: Path, classes: _Classes, code: str, wrong: bool
+) -> None:
     path = tmp_path / "planted.py"
     path.write_text("from timelapse.serial import Loop\n" + code)
-    classes = _Classes([*_modules(), ("timelapse.trace.planted", path)])
+    classes = _Classes([("timelapse.trace.planted", path)], classes)
     tree = ast.parse(path.read_text())
     assert bool(list(_private("timelapse.trace.planted", tree, classes, ("timelapse.trace",)))) is wrong
 
