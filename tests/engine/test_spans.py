@@ -34,7 +34,7 @@ from timelapse.analysis.result import PassProgram
 from timelapse.log import MemoryLog
 from timelapse.plan import Plan, make_plan
 from timelapse.plan.schedule import Arrangement
-from timelapse.run import run_serial, start
+from timelapse.run import foresight, run_serial, start
 from timelapse.run.slices import cut_in_runs
 
 MORE = [*EVENTS, *(A(k=1, v=i, s="c", ts=10 + i) for i in range(6))]
@@ -120,6 +120,24 @@ def test_slices_that_all_lead_are_one_task(slices: int, tmp_path: Path, hands_on
     assert (told["mode"], told["slices"], told["leading_slices"]) == ("staged", slices, slices - 1)
     assert (told["predicted_slices"], told["validated_slices"], told["fallback"]) == (0, 0, None)
     assert run.verify().ok
+
+
+@pytest.mark.parametrize(("lead", "passes"), [(2, 0), (0, 1)])
+def test_passes_that_never_run_are_not_compiled(
+    lead: int, passes: int, tmp_path: Path, hands_on: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A single task has none ahead: the compiler took a core from every such replay, and was stopped at its end."""
+    asked: list[list[bool]] = []
+
+    def uncompiled(program: tl.Program, works: list[tuple[PassProgram, int, bool]]) -> Any:
+        asked.append([final for _, _, final in works])
+        return [], []
+
+    monkeypatch.setattr(foresight, "WARM_EVENTS", 1)
+    monkeypatch.setattr(foresight, "uncompiled", uncompiled)
+    events = [A(k=i % 3, v=i % 2, s="a", ts=i) for i in range(24)]
+    led(Chained, MemoryLog(events, [A, B]), 3, lead, tmp_path / "run")
+    assert asked == [[True, *([False] * passes)]]
 
 
 @pytest.mark.parametrize("program", ALL, ids=lambda p: p.__name__)

@@ -53,7 +53,7 @@ def compiling(program: Program, plan: Plan, job: Job, cores: int) -> Iterator[No
     """
     each = share_of(job.reader.count, job.slices if plan.mode == "staged" else 1, cores)
     works = [(job.passes[-1], each, True)]
-    if plan.mode == "staged" and job.slices > 1:
+    if plan.mode == "staged" and len(job.spans) > 1:  # a single task has no pass ahead
         stages = zip(plan.stages, job.passes, strict=False)
         works += [(work, each, False) for s, work in stages if s.strategy is not Strategy.ITERATE]
     if job.reader.count < WARM_EVENTS:
