@@ -287,7 +287,7 @@ _WHOLE = 8
 """Of a start state that is larger than so many of the slice's own, only what it uses is taken over (kernels/native/starting.py)."""
 _PLAYED = 48
 """Up to this many slices the whole run is played through; beyond it slices are even and the shape hardly matters."""
-_FIRST = (1.0, 1.1, 1.25, 1.4, 1.5, 1.75, 2.0, 2.5, 3.0, 4.0)
+_FIRST = (1.0, 1.1, 1.2, 1.3, 1.4, 1.5, 1.75, 2.0, 2.5, 3.0, 4.0)
 """Sizes of the first slice that are tried, relative to the others."""
 
 
