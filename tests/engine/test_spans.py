@@ -122,7 +122,7 @@ def test_slices_that_all_lead_are_one_task(slices: int, tmp_path: Path, hands_on
     assert run.verify().ok
 
 
-@pytest.mark.parametrize(("lead", "passes"), [(2, 0), (0, 1)])
+@pytest.mark.parametrize(("lead", "passes"), [(2, 0), (0, 2)])
 def test_passes_that_never_run_are_not_compiled(
     lead: int, passes: int, tmp_path: Path, hands_on: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -19,13 +19,18 @@ from tests.engine.logs import logs
 from tests.engine.programs import ALL, A, B, Chained
 from tests.engine.test_equivalence import Failing, assert_equal, memory
 from tests.native.fuzz.emulate import emulated
-from timelapse.engine import thread_executor
+from timelapse.engine import results, thread_executor
+from timelapse.engine.job import SliceReport
+from timelapse.engine.portions import Portions
 from timelapse.engine.tasks import execute
 from timelapse.errors import Cancelled, HandlerError
 from timelapse.kernels.choose import SWITCH
 from timelapse.kernels.native import build, kernel
+from timelapse.kernels.native.memory import gathering
 from timelapse.progress import Silent
 from timelapse.run import planning, replay, run_serial
+from timelapse.run.request import Settings
+from timelapse.run.start import replay_as
 
 EVENTS = [A(k=i % 7, v=i % 3, s="xy"[i % 2], ts=i) for i in range(600)]
 
@@ -83,6 +88,95 @@ def test_a_failing_handler_is_reported_as_the_serial_meaning_reports_it(
     else:
         run = replay(Failing, memory(events), slices=slices, spark=False, strategy="staged")
         assert run.state_digest == reference.state_digest
+
+
+class Numbers(tl.Program):
+    """Reads no text: it is known what an event takes."""
+
+    last: tl.Value[int, int] = tl.state(default=0)
+    seen: tl.Counter[int]
+
+    @tl.on(A)
+    def take(self, e: A) -> None:
+        self.seen[e.k] += self.last[e.v] + 1
+        self.last[e.v] = self.seen[e.k]
+        if self.seen[e.k] > 9:
+            self.seen[e.k] = 0
+
+
+@pytest.mark.parametrize("slices", [2, 3, 5])
+def test_what_a_slice_did_is_found_when_the_next_one_has_run(
+    slices: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One task goes on from slice to slice, and the thread beside it comes late: the next slice has written by then."""
+    over, late = threading.Event(), list[bool]()
+    real_finish, real_collect = kernel.NativeKernel.finish, gathering.collect
+
+    def finish(self: Any, result: Any, later: int = 0) -> None:
+        over.set()
+        real_finish(self, result, later)
+        if later:
+            over.clear()
+
+    def collect(tables: Any, result: Any, threads: int, images: Any = None) -> None:
+        if images:
+            late.append(over.wait(60))
+        real_collect(tables, result, threads, images or {})
+
+    monkeypatch.setattr(kernel.NativeKernel, "finish", finish)
+    monkeypatch.setattr(gathering, "collect", collect)
+    events = [A(k=i % 7 * (1 + i // 200), v=i % 3, s="x", ts=i) for i in range(1000)]
+    settings = Settings(slices=slices, strategy="staged", cache=False, lead=slices - 1)
+    run = replay_as(Numbers(), memory(events), None, False, settings)
+    assert late == [True] * (slices - 1)
+    assert run.certificate["leading_slices"] == slices - 1
+    assert_equal(run, run_serial(Numbers, memory(events)))
+    assert run.verify().ok
+
+
+def test_a_failure_leaves_the_slices_before_it_whole(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What they did is still found when the slice after them fails."""
+    taken: list[str] = []
+    real = SliceReport.put_changes
+
+    def put(self: Any, changes: Any) -> None:
+        taken.append(self.attempt)
+        real(self, changes)
+
+    monkeypatch.setattr(SliceReport, "put_changes", put)
+    events = [A(k=i % 7, v=0 if i == 700 else 1, s="x", ts=i) for i in range(1000)]
+    settings = Settings(slices=3, strategy="staged", cache=False, lead=2)
+    with pytest.raises(HandlerError, match="ZeroDivisionError"):
+        replay_as(Dividing(), memory(events), None, False, settings)
+    assert len(taken) == 2
+
+
+def test_portions_begin_from_what_the_slice_before_has_written(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its files are written beside: they were not waited for."""
+    real = results._write
+
+    def slow(*args: Any) -> None:
+        time.sleep(0.3)
+        real(*args)
+
+    def size(self: Any, left: int) -> int:
+        return left if left == 500 else 100
+
+    monkeypatch.setattr(results, "_write", slow)
+    monkeypatch.setattr(Portions, "size", size)
+    events = [A(k=i % 7, v=i % 3, s="x", ts=i) for i in range(1001)]
+    settings = Settings(slices=2, strategy="staged", cache=False, lead=1)
+    run = replay_as(Numbers(), memory(events), None, False, settings)
+    assert_equal(run, run_serial(Numbers, memory(events)))
+    assert run.verify().ok
+
+
+class Dividing(tl.Program):
+    parts: tl.Counter[int]
+
+    @tl.on(A)
+    def take(self, e: A) -> None:
+        self.parts[e.k] += 12 // e.v
 
 
 class Watched(Silent):

@@ -120,6 +120,9 @@ class Kept:
         if result.failure is not None:
             self._over = True
             return result
+        if result.late is not None:
+            result.settle()
+            self._count("found later")
         self._at = source.hi
         self._positions(source, result)
         if not self._open:

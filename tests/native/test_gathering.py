@@ -17,7 +17,7 @@ from tests.native.oracle import same
 from timelapse.analysis import PassProgram
 from timelapse.kernels.native.memory import gathering
 from timelapse.kernels.native.memory.gathering import Effects, effects_of
-from timelapse.kernels.native.memory.hashtable import HashTable
+from timelapse.kernels.native.memory.hashtable import HashTable, Image
 from timelapse.kernels.native.memory.layout import beside, layout_of
 from timelapse.kernels.native.memory.strings import Interned
 from timelapse.kernels.native.memory.table import NativeTable
@@ -118,6 +118,34 @@ def test_shared_tables_of_several_workers(
                 _do(own[KEYS.index(step[1]) % workers], states, [step])
             expected = [effects_of([[table]])[0] for table in plain]
             _assert_same(effects_of(own, threads), expected)
+
+
+@pytest.mark.parametrize("states", [["count", "real"], ["keys", "text", "count"], ["point", "count"]])
+@settings(max_examples=deep(15), deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(data=st.data())
+def test_what_a_slice_left_is_found_after_the_next_one_has_written(
+    states: list[str], data: st.DataObject
+) -> None:
+    """And has had its tables grow: as if it had been found at once. Three slices, the last of which is found at once."""
+    interned = Interned([""])
+    plain = _tables(states, interned, delta=False, shared=False)
+    own = _tables(states, interned, delta=False, shared=True)
+    _begin(plain)
+    _begin(own)
+    images: dict[HashTable, Image] = {}
+    expected: list[Effects] = []
+    for number in range(3):
+        more = [(states[-1], f"{number} {n}", 1) for n in range(data.draw(st.sampled_from([0, 700])))]
+        for step in [*data.draw(_steps(states)), *more]:
+            _do(plain, states, [step])
+            _do(own, states, [step])
+        if images:
+            _assert_same(effects_of([own], 1, images), expected)
+        expected = [effects_of([[table]])[0] for table in plain]
+        if number == 2:
+            _assert_same(effects_of([own]), expected)
+        images = {table.hash: table.hash.turn() for table in own[:1]}
+        _begin(plain)
 
 
 def _assert_same(found: list[Effects], expected: list[Effects]) -> None:

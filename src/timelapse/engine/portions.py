@@ -99,6 +99,11 @@ class Portions:
         self._last = 0
         self._careful = job.careful
 
+    @property
+    def known(self) -> bool:
+        """Whether it is known what an event takes, so that nothing is measured."""
+        return self._sure
+
     def size(self, left: int) -> int:
         """So many of the events that are left are next."""
         whole, self._whole = self._whole, 0

@@ -60,7 +60,6 @@ def keep_results(job: Job, task: Task, beside: Beside) -> Keep:
     def keep(report: SliceReport, result: PassResult | None) -> None:
         if result is not None:
             report.attempt = uuid.uuid4().hex
-            report.put_changes(result.changes)
             report.quarantined = len(result.quarantined)
         last = report.slice == task.last
         threads = _FILES if last and task.threads > 1 else 1
@@ -70,6 +69,8 @@ def keep_results(job: Job, task: Task, beside: Beside) -> Keep:
             if report.slice == task.first:
                 start = task.start
             if result is not None:
+                result.settle()
+                report.put_changes(result.changes)
                 _write(job, report, result, threads)
             resume.mark(job, task, report, start)
             if task.kind == "final_chain":

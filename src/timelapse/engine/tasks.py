@@ -310,6 +310,7 @@ def _over_slices(
     portions = None
     if not (whole or work.takes_late):
         portions = Portions(job, work, share, memory, part=1 / task.parts, first=task.first)
+    known_size = portions is not None and portions.known
     spans = [s for s in job.spans if task.first <= s[0] <= task.last]
     if final:
         spans = [(slice_id, slice_id) for slice_id in range(task.first, task.last + 1)]
@@ -321,9 +322,12 @@ def _over_slices(
             is_whole = hi == end and joined is None
             if not is_whole and joined is None:
                 assert spill is not None
+                written()
                 joined = Joined(job, task, index, slice_id, {name: spill.now(name) for name in exact})
             started = time.perf_counter()
             source = Source(job.reader, lo, hi, classes, work.columns, part)
+            if final and task.threads > 1 and is_whole and last < task.last and known_size:
+                source = replace(source, later=memory // _BESIDE)
             if serial:
                 fields = {name: tuple(f.name for f in cls.__fields__) for name, cls in classes.items()}
                 source = replace(source, columns=fields)

@@ -118,13 +118,21 @@ class PassResult:
     """What output parts of other programs have put out that ran beside it (companions.py); None where one was given up."""
     seconds: dict[str, float] = field(default_factory=dict)
     """Where the time went, by phase (read, decode, kernel, write), as far as the kernel tells them apart."""
+    late: Callable[[PassResult, int], None] | None = None
+    """Adds what the slice did to states, in so many threads, where that is still to be found (Source.later)."""
 
     repaired: Repaired | None = None
     """Of a slice that was guessed: what repairing it took."""
 
+    def settle(self, threads: int = 1) -> None:
+        """Have all of it there. May be called in any thread, once, also while the kernel runs the next slice."""
+        late, self.late = self.late, None
+        if late is not None:
+            late(self, threads)
+
     @property
     def nbytes(self) -> int:
-        """What its tables take."""
+        """What its tables take, as far as they are there."""
         tables = [*self.effects.values(), *self.rows.values(), *self.outputs.values()]
         rejected = 0 if self.rejected is None else self.rejected.nbytes
         return int(sum(table.nbytes for table in tables) + rejected)

@@ -233,7 +233,7 @@ class SliceKernel:
             if self._native.unit.steps:
                 return self._native.run_steps(source, tick)
             try:
-                return self._native.run(source.chunks(), tick, source.event)
+                return self._native.run(source.chunks(), tick, source.event, source.later)
             except TooOften as often:
                 done, self._python = self._native.hand_over()
                 self._handed_over, self._native = self._native if self._open else None, None

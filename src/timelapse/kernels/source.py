@@ -32,6 +32,9 @@ class Source:
     """The `end` of the slice before; None for the first."""
     is_last: bool = False
     """Whether nothing comes after it."""
+    later: int = 0
+    """Another slice follows in the same kernel. What this one does to states may be found while that runs (PassResult.settle), if it takes no
+    more than so many bytes."""
     ticks: bool = True
     """Whether ticks whose handlers are compiled happen in it."""
 

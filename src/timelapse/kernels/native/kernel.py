@@ -23,7 +23,7 @@ from timelapse.kernels.native.later import Ticks, with_later, with_ticks
 from timelapse.kernels.native.leaving import Failed, TooOften
 from timelapse.kernels.native.logs import NEAR_THE_END, Logs
 from timelapse.kernels.native.memory import loops
-from timelapse.kernels.native.memory.gathering import collect
+from timelapse.kernels.native.memory.gathering import collect, collect_later
 from timelapse.kernels.native.memory.growth import Growth, foretell, make_ready_beside, make_room
 from timelapse.kernels.native.memory.keeping import Kept
 from timelapse.kernels.native.memory.members import Members
@@ -138,17 +138,17 @@ class NativeKernel:
         self._taken.begins = source.begin
         return with_ticks(with_later(source, self._unit), self._program, source, self._unit)
 
-    def run(self, chunks: Iterator[Chunk], tick: Tick, shown: Shown) -> PassResult:
-        """Process one slice. After a failure the kernel is of no use. `shown` gives an event by seq for errors.
+    def run(self, chunks: Iterator[Chunk], tick: Tick, shown: Shown, later: int = 0) -> PassResult:
+        """Process one slice. After a failure the kernel is of no use. `shown` gives an event by seq for errors. `later`: as in Source.
         Raises TooOften in the middle of it; then `hand_over` gives what goes on."""
-        self.begin()
         result = PassResult()
         clock = Clock()
         beside = self.companions
         try:
-            if beside is not None:
-                beside.begin()
             with self.decoder.batches(chunks, clock, ahead=self._prefetch) as batches:
+                self.begin()
+                if beside is not None:
+                    beside.begin()
                 for batch in batches:
                     with clock.phase("kernel"):
                         self.feed(batch, tick, shown)
@@ -159,7 +159,7 @@ class NativeKernel:
             with clock.phase("kernel"):
                 self._tick_until(None, tick)
             with clock.phase("write"):
-                self.finish(result)
+                self.finish(result, later)
             if beside is not None:
                 with clock.phase("kernel"):
                     result.beside = beside.end()
@@ -186,24 +186,25 @@ class NativeKernel:
         self._is_begun = True
         for number, table in enumerate(self._hashes):
             table.begin()
-            if table.exact:
-                self._growth[number].go_on(self._done)
-            else:  # it is empty again
+            self._growth[number].go_on(self._done)
+            if not table.exact:  # it is empty again
                 self._growth[number] = Growth(self._events, table.rows)
         self._logs.begin()
         self._done = self._spent_at = 0
 
-    def finish(self, result: PassResult) -> None:
+    def finish(self, result: PassResult, later: int = 0) -> None:
         """The slice ends, or a part of it: what it did."""
         if not self.open:
-            self.changes(result)
+            self.changes(result, later)
         self.end(result)
 
-    def changes(self, result: PassResult) -> None:
-        """What the slice did to states. It ends here. Raises Abandoned."""
+    def changes(self, result: PassResult, later: int = 0) -> None:
+        """What the slice did to states. It ends here. `later`: as in Source. Raises Abandoned."""
         if not self._is_begun:
             self.begin()
-        collect([self.collected()], result, 2 if self._prefetch else 1)  # the one that decoded is done by now
+        tables, plain = [self.collected()], not (self.open or self._kept or self._logs)
+        if not (plain and collect_later(tables, result, self._hashes, later)):
+            collect(tables, result, 2 if self._prefetch else 1)  # the one that decoded is done by now
         result.rows = self._logs.rows()
         self._is_begun = False
 
@@ -335,8 +336,7 @@ class NativeKernel:
 
     def feed(self, batch: Batch, tick: Tick, shown: Shown) -> None:
         """The next events. Raises Failed, TooOften, and where events are shared out Foreign."""
-        position = np.zeros(len(self._unit.events), np.int64)
-        self._through(batch, 0, batch.events, position, tick, shown)
+        self._through(batch, 0, batch.events, np.zeros(len(self._unit.events), np.int64), tick, shown)
 
     def _through(
         self, batch: Batch, lo: int, end: int, position: npt.NDArray[np.int64], tick: Tick, shown: Shown

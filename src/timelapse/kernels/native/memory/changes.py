@@ -46,38 +46,39 @@ def _element(word, kind, salt, starts, data):  # type: ignore[no-untyped-def]
 
 
 @primitive()
-def _changed(slots, base, j, place, live, base_place, flag):  # type: ignore[no-untyped-def]
+def _changed(now, base, j, place, live, base_place, flag):  # type: ignore[no-untyped-def]
     """Whether a state's part of a row is not what it was."""
     was = base[j, 0] & flag if base.shape[0] != 0 else 0
-    if was != slots[j, 0] & flag:
+    if was != now[j, 0] & flag:
         return True
     if was == 0:
         return False
     same = True
     for w in range(live):
-        same &= base[j, base_place + w] == slots[j, place + w]
+        same &= base[j, base_place + w] == now[j, place + w]
     return not same
 
 
 @primitive()
 def look(  # type: ignore[no-untyped-def]
-    slots, lo, hi, base, exact, states, seeds, kinds, starts, data, shift, found, ends, counts, sums, elements
+    image, lo, hi, exact, states, seeds, kinds, starts, data, shift, found, ends, counts, sums, elements
 ):
     """Look through rows lo to hi of a table for those that were written (`exact`: and are not what they were).
 
-    `states` has for each state: where its words begin, their number, where they begin in `base`, its flag, how its
-    values are hashed. `kinds`: how the parts of the key are. Of what is found the arrays in `found` get the keys' hashes, and the row with, in
+    `image`: the keys, flags and live words, what they were (hashtable.py, Image). `states` has for each state: where its words begin
+    beside the flags, their number, where they begin in `base`, its flag, how its values are hashed. `kinds`: how the parts of the key are. Of what is found the arrays in `found` get the keys' hashes, and the row with, in
     the STATES lower bits, which states were written; `ends` counts them by their hashes' upper bits. Returns how many.
 
     `counts` and `sums` (both lanes) are of each state: what was added or became another, what is gone, what was there
     before; `counts` last how many were written. Of states that are hashed elsewhere only that. `elements`: room for the
     hashes of a key's parts, both lanes.
     """
+    slots, live_now, base = image
     hashes, marks = found
     n = 0
     parts = kinds.shape[0]
     for j in range(lo, hi):
-        flags = slots[j, 0]
+        flags = live_now[j, 0]
         if flags == 0:
             continue
         bits = np.int64(0)
@@ -87,10 +88,10 @@ def look(  # type: ignore[no-untyped-def]
                 continue
             if exact:
                 place, live, base_place = states[s, 0], states[s, 1], states[s, 2]
-                if not _changed(slots, base, j, place, live, base_place, flag):
+                if not _changed(live_now, base, j, place, live, base_place, flag):
                     continue
                 if states[s, 4] == _FLOAT and flags & flag and base.shape[0] != 0 and base[j, 0] & flag:
-                    a, b = unbits(slots[j, place]), unbits(base[j, base_place])
+                    a, b = unbits(live_now[j, place]), unbits(base[j, base_place])
                     if a != a and b != b:  # NaN is one value, whatever its bits
                         continue
             bits |= np.int64(1) << s
@@ -129,7 +130,7 @@ def look(  # type: ignore[no-untyped-def]
                 if value != NOTHING:
                     part = _NULL ^ salt
                     if now:
-                        part = _element(slots[j, states[s, 0]], value, salt, starts, data)
+                        part = _element(live_now[j, states[s, 0]], value, salt, starts, data)
                     after = mix(after * STEP_U + part)
                 sums[s, to, lane] += after
                 if was:
@@ -142,10 +143,12 @@ def look(  # type: ignore[no-untyped-def]
 
 
 @primitive()
-def put_in(slots, base, states, hashes, marks, shift, places, words, drawers):  # type: ignore[no-untyped-def]
+def put_in(image, skip, states, hashes, marks, shift, places, width, words, drawers):  # type: ignore[no-untyped-def]
     """Put what `look` found into drawers: the hash, the flags (touched: of states that were written), the row's `words`
-    words after its flags, and the row of `base` (zeros where it is empty) where there is room for it. `places`: the next free row of each drawer.
+    words after its flags, of which the first `width` are the key's, and the row of `base` (zeros where it is empty) where there is room
+    for it. `skip`: live words stand so much further left than behind the key. `places`: the next free row of each drawer.
     """
+    slots, live_now, base = image
     below = (np.int64(1) << STATES) - 1
     before = drawers.shape[1] - 2 - words
     for n in range(hashes.shape[0]):
@@ -156,11 +159,13 @@ def put_in(slots, base, states, hashes, marks, shift, places, words, drawers):  
         flags = np.int64(0)
         for s in range(states.shape[0]):
             flag = states[s, 3]
-            flags |= slots[j, 0] & flag | ((marks[n] & below) >> s & 1) * flag << 1
+            flags |= live_now[j, 0] & flag | ((marks[n] & below) >> s & 1) * flag << 1
         drawers[at, 0] = np.int64(hashes[n])
         drawers[at, 1] = flags
-        for w in range(words):
+        for w in range(width):
             drawers[at, 2 + w] = slots[j, 1 + w]
+        for w in range(width, words):
+            drawers[at, 2 + w] = live_now[j, 1 + w - skip]
         for w in range(before):
             drawers[at, 2 + words + w] = base[j, w] if base.shape[0] != 0 else 0
 

@@ -16,6 +16,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Mapping, Sequence
 from functools import partial
+from types import MappingProxyType
 
 import numpy as np
 import numpy.typing as npt
@@ -24,7 +25,7 @@ import pyarrow as pa
 from timelapse.kernels.base import PassResult
 from timelapse.kernels.native.memory import blocks
 from timelapse.kernels.native.memory.changes import UNKNOWN, hashed_as, look, only, put_in
-from timelapse.kernels.native.memory.hashtable import HashTable
+from timelapse.kernels.native.memory.hashtable import HashTable, Image
 from timelapse.kernels.native.memory.ordering import columns_of, drawer_bits
 from timelapse.kernels.native.memory.table import NativeTable
 from timelapse.kernels.native.memory.words import to_arrow
@@ -43,18 +44,39 @@ _PART = 1 << 16
 """A part of a table that is looked through has so many rows at least, free ones too."""
 WORTH_THREADS = 100_000
 """Keys from which on threads are worth starting."""
+_NONE: Mapping[HashTable, Image] = MappingProxyType({})
 
 
-def collect(workers: Sequence[Mapping[str, NativeTable]], result: PassResult, threads: int) -> None:
+Images = Mapping[HashTable, Image]
+"""Of tables with which the next slice has begun: what the one before left."""
+
+
+def collect(
+    workers: Sequence[Mapping[str, NativeTable]], result: PassResult, threads: int, images: Images = _NONE
+) -> None:
     """Add what a slice did to states to a pass's result."""
-    found = effects_of([list(tables.values()) for tables in workers], threads)
+    found = effects_of([list(tables.values()) for tables in workers], threads, images)
     for name, (effects, change) in zip(workers[0], found, strict=True):
         result.effects[name] = effects
         if change is not None:
             result.changes[name] = change
 
 
-def effects_of(workers: Sequence[Sequence[NativeTable]], threads: int = 1) -> list[Effects]:
+def collect_later(
+    workers: Sequence[Mapping[str, NativeTable]], result: PassResult, tables: Sequence[HashTable], most: int
+) -> bool:
+    """Begin the next slice in these tables, and leave it to `PassResult.settle` to find what the one before did. Whether that may be: what is
+    found takes `most` bytes at most, and all tables keep what their rows held."""
+    size = sum(table.rows * table.gathered_bytes for table in tables)
+    if not (0 < size <= most and all(table.tracked for table in tables)):
+        return False
+    result.late = partial(collect, workers, images={table: table.turn() for table in tables})
+    return True
+
+
+def effects_of(
+    workers: Sequence[Sequence[NativeTable]], threads: int = 1, images: Images = _NONE
+) -> list[Effects]:
     """What a slice did to states: the tables of each worker, which have the same states, and no key in common."""
     if sum(table.rows for tables in workers for table in tables) <= WORTH_THREADS:
         threads = 1
@@ -64,7 +86,8 @@ def effects_of(workers: Sequence[Sequence[NativeTable]], threads: int = 1) -> li
         kinds = map(hashed_as, key_types(table.spec))
         together.setdefault((id(table.hash), *kinds), []).append(number)
     groups = [
-        _Group([[own[n] for n in numbers] for own in workers], threads) for numbers in together.values()
+        _Group([[own[n] for n in numbers] for own in workers], threads, images)
+        for numbers in together.values()
     ]
     parts = [part for group in groups for part in group.parts]
     at_once([(part.size, part.look) for part in parts], threads)
@@ -84,7 +107,9 @@ def effects_of(workers: Sequence[Sequence[NativeTable]], threads: int = 1) -> li
 class _Group:
     """States that share rows, those of all workers."""
 
-    def __init__(self, workers: Sequence[Sequence[NativeTable]], threads: int) -> None:
+    def __init__(
+        self, workers: Sequence[Sequence[NativeTable]], threads: int, images: Images = _NONE
+    ) -> None:
         self.states = workers[0]
         first = self.states[0]
         self.width, self.exact = first.layout.width, first.layout.form == "exact"
@@ -93,15 +118,19 @@ class _Group:
         self.kinds: Ints = np.array([hashed_as(kind) for kind in key_types(first.spec)], np.int64)
         layouts = [table.layout for table in self.states]
         values = [hashed_as(layout.stored) if self.exact else UNKNOWN for layout in layouts]
-        self.described: Ints = np.array(
-            [(o.place, o.live, 1 + o.at, o.present, v) for o, v in zip(layouts, values, strict=True)],
-            np.int64,
-        )
         seeds = [seed_of(f"state:{table.spec.name}") for table in self.states]
         self.seeds = np.array(seeds, np.uint64)
         self._summed = [value != UNKNOWN for value in values]
         self.words = self.width + max(o.at + o.live for o in layouts)
-        tables = [own[0].hash for own in workers]
+        tables = [images.get(table, table.image()) for table in (own[0].hash for own in workers)]
+        self.skip = tables[0].skip
+        self.described: Ints = np.array(
+            [
+                (o.place - self.skip, o.live, 1 + o.at, o.present, v)
+                for o, v in zip(layouts, values, strict=True)
+            ],
+            np.int64,
+        )
         self.bits = drawer_bits(sum(table.rows for table in tables))
         each = -(-threads // len(tables))
         self.parts = [
@@ -224,7 +253,7 @@ class _Group:
 class _Part:
     """Rows lo to hi of a worker's table."""
 
-    def __init__(self, group: _Group, table: HashTable, lo: int, hi: int) -> None:
+    def __init__(self, group: _Group, table: Image, lo: int, hi: int) -> None:
         self._group, self._table, self._lo, self._hi = group, table, lo, hi
         self.size = hi - lo
         self.places: Ints = np.zeros(0, np.int64)
@@ -242,7 +271,7 @@ class _Part:
         elements = np.zeros((2, len(group.kinds)), np.uint64)
         starts, data = group.pool
         self._rows = look(
-            table.slots, self._lo, self._hi, table.base, group.exact, group.described, group.seeds, group.kinds,
+            (table.slots, table.now, table.base), self._lo, self._hi, group.exact, group.described, group.seeds, group.kinds,
             np.int64(starts.ctypes.data), np.int64(data.ctypes.data), self._shift,
             (self._hashes, self._marks), self.ends, self.counts, self.sums, elements,
         )  # fmt: skip
@@ -251,8 +280,8 @@ class _Part:
         """Put it into the drawers."""
         group, table, rows = self._group, self._table, self._rows
         put_in(
-            table.slots, table.base, group.described, self._hashes[:rows], self._marks[:rows], self._shift,
-            self.places, group.words, group.drawers,
+            (table.slots, table.now, table.base), group.skip, group.described, self._hashes[:rows], self._marks[:rows], self._shift,
+            self.places, group.width, group.words, group.drawers,
         )  # fmt: skip
         del self._hashes, self._marks
 

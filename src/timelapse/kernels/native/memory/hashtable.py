@@ -16,7 +16,7 @@ import numpy.typing as npt
 
 from timelapse.kernels.native.memory import blocks
 from timelapse.kernels.native.memory import primitives as prim
-from timelapse.kernels.native.memory.layout import Layout, live_words, row_bytes, row_words
+from timelapse.kernels.native.memory.layout import Layout, gathered_bytes, live_words, row_bytes, row_words
 from timelapse.kernels.native.memory.touch import NOTHING, MappedRows, take_row
 from timelapse.tables.sharing import at_once
 
@@ -45,6 +45,18 @@ class Larger:
     then: Sequence[Callable[[], None]]
 
 
+@dataclass(frozen=True)
+class Image:
+    """A table's rows as a slice left them, while the next one may go on with the table: keys stay where they are in `slots`, `now` has flags and
+    live words. These are `skip` words further left than in `slots`. `base`: as in the table, for that slice."""
+
+    slots: Ints
+    now: Ints
+    skip: int
+    base: Ints
+    rows: int
+
+
 class HashTable:
     """Rows by key. `slots` are the rows, `rows` counts those in use; `base` has their flags and live words at the
     slice's start, no rows where all began empty or nobody asks for it. `mapped`: start states whose keys are taken
@@ -59,6 +71,8 @@ class HashTable:
         self._live, self._words = live_words(layouts), row_words(layouts)
         self.row_bytes = row_bytes(layouts, tracked=self.tracked)
         """What a key takes while the table is as full as it gets."""
+        self.gathered_bytes = gathered_bytes(layouts)
+        """What a key that was written takes at the slice's end."""
         self.most: int | None = None
         """Bytes that it should not take ahead of its keys."""
         self.mapped: MappedRows | None = None
@@ -71,6 +85,7 @@ class HashTable:
     def clear(self) -> None:
         """Forget all rows."""
         self.slots, self.rows = _empty(_FIRST, self._words), 0
+        self._is_turned = False
         self.base = self._base(0)
 
     def _base(self, rows: int) -> Ints:
@@ -130,11 +145,12 @@ class HashTable:
         self.mapped = mapped
         self.rebase()
 
-    def rebase(self) -> None:
-        """What rows hold now is what they held at the start, and none was written since."""
+    def rebase(self, *, apart: bool = False) -> None:
+        """What rows hold now is what they held at the start, and none was written since. `apart`: what they held at the start before stays
+        in the array where it is."""
         rows = len(self.slots)
         base = rows if self.tracked and (self.rows or self.mapped is not None) else 0
-        if len(self.base) != base:
+        if len(self.base) != base or apart:
             self.base = blocks.empty(base * (1 + self._live)).reshape(base, 1 + self._live)
         if not self.rows and not base:
             return
@@ -147,11 +163,24 @@ class HashTable:
         self.rows = sum(map(int, at_once(parts, threads)))
 
     def begin(self) -> None:
-        """A new slice begins."""
+        """A new slice begins, if it has not begun by `turn`."""
         if not self.exact:
             self.clear()
-        else:
+        elif not self._is_turned:
             self.rebase()
+        self._is_turned = False
+
+    def image(self) -> Image:
+        """The rows as they are, until one is written."""
+        return Image(self.slots, self.slots, 0, self.base, self.rows)
+
+    def turn(self) -> Image:
+        """A new slice begins, of a tracked table; `begin` then does nothing. Returns the rows as they are."""
+        slots, base, rows = self.slots, self.base, self.rows
+        self.rebase(apart=True)
+        self._is_turned = True
+        # Without rows nothing was copied.
+        return Image(slots if rows else slots[:0], self.base, self.width, base if rows else base[:0], rows)
 
     def description(self, starts: Ints, data: npt.NDArray[np.uint8]) -> Ints:
         """What machine code takes keys over from. Codes stand for what these arrays of the string pool hold."""

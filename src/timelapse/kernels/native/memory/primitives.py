@@ -271,17 +271,18 @@ def override(slots, base, mask, width, rows, base_rows):  # type: ignore[no-unty
 
 @primitive()
 def renew(slots, base, first, lo, hi):  # type: ignore[no-untyped-def]
-    """A new slice begins for rows lo to hi: none was written. `base`, where it has rows, keeps what they hold now: their flags, and the words
-    from `first` on. Returns how many are in use."""
+    """A new slice begins for rows lo to hi: none was written. `base`, where it has rows, keeps what they hold now: their flags (with those of
+    what was written until now), and the words from `first` on. Returns how many are in use."""
     rows = 0
     kept = base.shape[0] != 0
     for j in range(lo, hi):
-        flags = slots[j, 0] & LASTING
-        if slots[j, 0] != flags:
+        now = slots[j, 0]
+        flags = now & LASTING
+        if now != flags:
             slots[j, 0] = flags
         rows += flags != 0
         if kept:
-            base[j, 0] = flags
+            base[j, 0] = now
             for w in range(1, base.shape[1]):
                 base[j, w] = slots[j, first + w - 1]
     return rows
