@@ -96,6 +96,7 @@ def explain(
     from timelapse.log import Log
     from timelapse.model.versions import load_named
     from timelapse.run.explain import explain as make_explanation
+    from timelapse.run.late_rows import end_apart_text
     from timelapse.run.start import kept_of
     from timelapse.store.failures import writing
 
@@ -127,12 +128,16 @@ def explain(
             line(f"cache     {_cache_text(kept)}")
         if kept and kept["run"]:
             line(f"from      {_run_text(kept)}")
+        if kept and kept["end_apart"]:
+            line(f"late      {end_apart_text(kept['end_apart'])}")
     else:
         console().print(found.rich())
         if kept:
             line(("cache   ", "dim"), _cache_text(kept))
         if kept and kept["run"]:
             line(("from    ", "dim"), _run_text(kept))
+        if kept and kept["end_apart"]:
+            line(("late    ", "dim"), end_apart_text(kept["end_apart"]))
         if svg is not None:
             line(("picture ", "dim"), str(svg))
     if max_strategy is not None:

@@ -293,6 +293,7 @@ def print_run(run: Run, info: LogInfo, proof: Verification | None) -> None:
     from timelapse.cli.console import line
     from timelapse.cli.places import label
     from timelapse.cli.view import rate, span, took
+    from timelapse.run.late_rows import end_apart_text
     from timelapse.run.views import of_part, of_types, started_from
 
     length = (info.ts_last or 0) - (info.ts_first or 0)
@@ -318,6 +319,8 @@ def print_run(run: Run, info: LogInfo, proof: Verification | None) -> None:
         line(("types   ", "dim"), f" {of_types(some)}")
     if (before := run.certificate.get("start_from")) is not None:
         line(("from    ", "dim"), f" {started_from(before)}")
+    if (apart := run.certificate.get("end_apart")) is not None:
+        line(("late    ", "dim"), f" {end_apart_text(apart)}")
     _print_certificate(run.certificate)
     if proof is not None:
         print_proof(proof)

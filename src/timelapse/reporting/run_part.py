@@ -16,6 +16,7 @@ from timelapse.reporting.fields import COUNTED, FieldParts, Keys, field_parts
 from timelapse.reporting.redact import HIDDEN, Redaction, shown
 from timelapse.reporting.states import StatePart, state_parts
 from timelapse.reporting.tables import Ranked, Rows, first_rows, reasons, taken_out, times
+from timelapse.run.late_rows import end_apart_text
 from timelapse.run.reload import replayed
 from timelapse.run.run import did
 from timelapse.run.views import IN_ORDER, of_older, of_part, of_types, started_from, warned, was_predicted
@@ -293,6 +294,8 @@ def _certificate(run: Run, redaction: Redaction) -> list[Fact]:
         )
     if found.get("start_from"):
         facts.append(Fact("goes on from", one_line(started_from(found["start_from"]), 600)))
+    if found.get("end_apart"):
+        facts.append(Fact("for late rows", end_apart_text(found["end_apart"])))
     facts += [Fact("program warns", one_line(text, 600), "warn") for text in warned(found)]
     return facts
 

@@ -20,6 +20,7 @@ from timelapse.model.program import Program, spec_of
 from timelapse.model.versions import origin_of
 from timelapse.plan import Plan
 from timelapse.run.foresight import used_kernels
+from timelapse.run.late_rows import EndApart
 from timelapse.run.manifest import FORMAT, RunManifest, StateEntry
 from timelapse.run.memory import memory_of
 from timelapse.run.parameters import params_text
@@ -45,10 +46,10 @@ def source_of(program: Program) -> str | None:
 
 def manifest_of(
     request: Request, plan: Plan, job: Job, outcome: Outcome, reuse: Reuse, foretold: Mapping[str, str], *,
-    started: float, seconds: float, why: str = "",
+    started: float, seconds: float, why: str = "", apart: EndApart | None = None,
 ) -> RunManifest:  # fmt: skip
     """The manifest of a replay that is done. `foretold`: how each pass was expected to run (run/foresight.py);
-    `started` is a Unix time; `seconds` is what it took so far."""
+    `started` is a Unix time; `seconds` is what it took so far; `apart` is what was cut off for late rows."""
     program, source = request.program, request.source
     spec = spec_of(program)
     totals = outcome.totals
@@ -73,7 +74,7 @@ def manifest_of(
         seconds=seconds,
         timings=outcome.timings,
         executor=outcome.executor,
-        certificate=_certificate(request, plan, job, outcome, reuse, foretold, seconds, why),
+        certificate=_certificate(request, plan, job, outcome, reuse, foretold, seconds, why, apart),
         plan=plan.text(),
         without=list(source.without),
         part=list(source.part or ()),
@@ -90,7 +91,7 @@ def manifest_of(
 
 def _certificate(
     request: Request, plan: Plan, job: Job, outcome: Outcome, reuse: Reuse, foretold: Mapping[str, str],
-    seconds: float, why: str,
+    seconds: float, why: str, apart: EndApart | None,
 ) -> dict[str, Any]:  # fmt: skip
     """What a reader of the result may rely on, and why: what was verified, what was trusted, what went otherwise."""
     return {
@@ -134,6 +135,7 @@ def _certificate(
         "part": part_of(request.source),
         "types": types_of(request.source, request.program),
         "start_from": request.started(),
+        "end_apart": None if apart is None else apart.describe(),
         "passes": used_kernels(foretold, outcome.compiled, outcome.why_python),
     }
 

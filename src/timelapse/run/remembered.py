@@ -8,6 +8,7 @@ what these slices put out. Where one of this is not so, all is replayed, and the
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -24,8 +25,11 @@ from timelapse.log.changed import same_events
 from timelapse.log.joined import version_with
 from timelapse.log.without import base_of, read_as
 from timelapse.model.program import Program
+from timelapse.model.times import kept
+from timelapse.plan import Plan
 from timelapse.run.describe import about
 from timelapse.run.earlier import Earlier, open_after
+from timelapse.run.late_rows import EndApart, end_apart
 from timelapse.run.manifest import REMEDY, RunManifest, read_manifest
 from timelapse.run.parameters import params_text
 from timelapse.run.request import Request, Settings
@@ -36,6 +40,10 @@ from timelapse.store.remote import RemotePath
 
 MOST_SLICES = 1_000
 """From a run in more slices no plain replay goes on: each adds some, and what all of them changed is read again."""
+
+
+LONG = 1.0
+"""Seconds that a replay is foretold to take where it is cut for late rows of which nothing is known."""
 
 
 @dataclass(frozen=True)
@@ -125,6 +133,28 @@ def remember_run(request: Request, manifest: RunManifest, out: Path) -> None:
         return
     assert request.source.id is not None
     remember(*known, LastRun(str(out.absolute()), seal or "", request.source.id), about(manifest))
+
+
+def end_for_late(request: Request, plan: Plan, cuts: Sequence[int]) -> EndApart | None:
+    """Where the last of the slices of a replay is cut once more, so that one of the log's next version goes on from there; None: nowhere.
+
+    That is where this replay is one pass in log order, in as many slices as the log's size takes; and where another goes on from it. Where
+    nothing tells how late rows come, it is long, and the log is one that grows, unless handlers run as Python: beside them a cut costs next to nothing.
+    """
+    source, settings = request.source, request.settings
+    if (
+        plan.mode == "staged"
+        or settings.slices is not None
+        or (kept(request.program) and not settings.resumable)
+    ):
+        return None
+    signs = source.late.told
+    if plan.ratio() * plan.law.serial_seconds >= LONG and (source.late.grows or not plan.law.compiled):
+        signs += source.late.assumed
+    found = end_apart(source.reader, cuts, signs)
+    if found is None or _store_and_key(request.program, request.analysis, source, settings) is None:
+        return None
+    return found
 
 
 def _store_and_key(

@@ -30,14 +30,6 @@ _CARRIED = 2
 _UNEVEN_EVENTS = 100_000
 """From this many events on the sizes of slices are chosen, and how many lead."""
 
-_DEEPER = 2
-"""The next late rows may be so many times as far from the end as those before."""
-
-_LEAST = 64
-"""At least one of so many events is behind such a cut: how many does not change what it costs."""
-
-_WORTH = 3
-
 _FINE = 4096
 """Boundaries are chosen among those of so many even parts."""
 
@@ -90,23 +82,6 @@ def cut(reader: EventReader, slices: int, plan: Plan, since: int = 0) -> tuple[l
         return even, plan.lead or 0
     found = plan.arrange(count, apart=True)
     return cuts_at(cuts(reader, _FINE, since), found.shares), found.lead
-
-
-def cut_for_late(reader: EventReader, cuts: Sequence[int], late: int, since: Sequence[int]) -> list[int]:
-    """These boundaries and one more in the last slice, where rows come late: before the events that the next ones may change.
-
-    By what is known these are the last `late` ones, and those from a time on: the first of `since`, or a later one where that is too far back.
-    A replay of the next version then goes on from there, and not from the beginning of the slice: for a part of this replay's processor
-    time, so only where that slice is `_WORTH` times as long.
-    """
-    begin = rank(reader, cuts[-2]) if cuts[-2] else 0
-    least = reader.count // _LEAST
-    counts = [max(late, least, reader.count - rank(reader, reader.seq_at(time))) for time in since]
-    for count in counts or [late]:
-        place = reader.count - _DEEPER * count
-        if count and place - begin >= (_WORTH - 1) * (reader.count - place):
-            return [*cuts[:-1], reader.seq_after(place), cuts[-1]]
-    return list(cuts)
 
 
 def cut_behind(

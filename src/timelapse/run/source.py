@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from timelapse.errors import LogError, UsageError, meant
-from timelapse.ids import DAY, INT64_MAX
+from timelapse.ids import INT64_MAX
 from timelapse.log import Log, MemoryLog
-from timelapse.log.manifest import IngestEntry, Manifest
 from timelapse.log.reader import EventReader
 from timelapse.log.types import heard
 from timelapse.model.events import Event
 from timelapse.model.program import Program, spec_of
 from timelapse.model.silence import goes_on, silent
 from timelapse.moments import shown_time
+from timelapse.run.late_rows import LateRows, late_rows
 
 _SHIPPED_EVENTS = 20_000
 """Events in memory that may travel to Spark's workers inside the job."""
@@ -39,11 +39,8 @@ class Source:
     """The event types that are read, where these are some of the log's."""
     logs: tuple[tuple[str, str], ...] = ()
     """Path and id of each log, where there are several, one after the other."""
-    late: int = 0
-    """Where rows come late: so many events before the end the next ones may change, by what appends have changed."""
-    late_from: tuple[int, ...] = ()
-    """By how late rows arrived, or stand in their files: the times, rising, from which on the next ones may change events; the later ones
-    may be too late."""
+    late: LateRows = field(default_factory=LateRows)
+    """What a stored log tells of late rows."""
 
     @property
     def left(self) -> int:
@@ -61,7 +58,7 @@ def open_source(log: Any, program: Program) -> Source:
         counts = {t.name: t.count for t in log.info().types}
         return Source(
             log.reader, counts, str(log.path), log.id, log.left_out, part=log.part, types=log.only_types,
-            late=_changed_back(log.manifest.ingests), late_from=_late_from(log.manifest),
+            late=late_rows(log.manifest),
         )  # fmt: skip
     if isinstance(log, Iterable) and not isinstance(log, MemoryLog):
         listed: list[Event] = list(log)
@@ -72,39 +69,6 @@ def open_source(log: Any, program: Program) -> Source:
         f"a log is needed, not {type(log).__name__}",
         hint="a tl.Log, the path of one, a list of events, a DataFrame, or {EventClass: DataFrame}", code="TL810",
     )  # fmt: skip
-
-
-def _changed_back(ingests: Sequence[IngestEntry]) -> int:
-    """How many events before a log's end an append began to change it, at most; 0 where none did."""
-    found = count = 0
-    for ingest in ingests:
-        if ingest.rewritten is not None:
-            found = max(found, count - ingest.rewritten)
-        count += ingest.events - sum(ingest.replaced.values())
-    return found
-
-
-def _late_from(manifest: Manifest) -> tuple[int, ...]:
-    """From which time on the next rows lie, if they come as late as the latest so far, now: where each type's rows come behind the day
-    on which its last ones were, and where they come behind the log's end. Nothing where no source tells.
-
-    How late rows came is told by the time at which they arrived, or else by how far they lie behind rows before them in their files.
-    """
-    last: dict[str, int] = {}
-    for segment in manifest.segments:
-        for number, days in segment.days.items():
-            name = manifest.types[number].name
-            last[name] = max(*days, last.get(name, min(days)))
-    found = [
-        (last[source.type] * DAY, source.late.get("most", source.back))
-        for ingest in manifest.ingests
-        for source in ingest.sources
-        if source.type in last and source.source.get("order") != "arrival"
-    ]
-    most = max((late for _, late in found), default=0)
-    if not most or manifest.ts_last is None:
-        return ()
-    return min(day - late for day, late in found if late), manifest.ts_last - most
 
 
 def check_heard(log: Log, program: Program) -> None:

@@ -14,7 +14,6 @@ import msgspec
 
 from timelapse.analysis import Analysis, analyse
 from timelapse.analysis.result import Severity
-from timelapse.cache import rerun
 from timelapse.cache.rerun import Behind, Reuse
 from timelapse.engine.executor import Executor, LocalExecutor
 from timelapse.engine.job import RESULTS, ROWS, Job
@@ -40,17 +39,17 @@ from timelapse.run.describe import about, manifest_of
 from timelapse.run.earlier import Earlier, keep_rows, open_after
 from timelapse.run.foresight import compiling, foreseen
 from timelapse.run.interrupted import Interrupted, demand, left_by_none, unable
+from timelapse.run.late_rows import EndApart, end_apart_text
 from timelapse.run.manifest import read_manifest, write_manifest
 from timelapse.run.planning import Planner, in_threads
 from timelapse.run.quarantine import all_taken_out, replay_without_failing
-from timelapse.run.remembered import begun_again, remember_run, remembered
+from timelapse.run.remembered import begun_again, end_for_late, remember_run, remembered
 from timelapse.run.request import Engine, Request, Resume, Settings, Several, check_engine
 from timelapse.run.run import Run, RunContext
 from timelapse.run.slices import (
     check_slices,
     cut,
     cut_behind,
-    cut_for_late,
     cut_in_runs,
     default_slices,
     least_slices,
@@ -264,7 +263,7 @@ def run_plan(
         disk=world.disk,
     )
     try:
-        job, lead, reuse = _job(request, plan, executor, partial, taking=taking, gone=len(gone))
+        job, lead, reuse, apart = _job(request, plan, executor, partial, taking=taking, gone=len(gone))
         if left is not None:
             left.begin(job, plan, lead, None if request.remembered is None else request.remembered.begun)
             job = replace(job, marks=job.marks and not unable(job, plan))
@@ -284,7 +283,16 @@ def run_plan(
             request.begun.add_to(outcome, job)
         seconds = time.perf_counter() - clock
         manifest = manifest_of(
-            request, plan, job, outcome, reuse, foretold, started=started, seconds=seconds, why=why
+            request,
+            plan,
+            job,
+            outcome,
+            reuse,
+            foretold,
+            started=started,
+            seconds=seconds,
+            why=why,
+            apart=apart,
         )
         origin = {"fingerprint": manifest.fingerprint, "started": manifest.started, "run_seconds": seconds}
         reuse.keep(job, outcome, about(manifest), {**origin, "mode": plan.mode})
@@ -349,8 +357,8 @@ def _storage_error(error: Exception, folder: Path) -> TimelapseError:
 
 def _job(
     request: Request, plan: Plan, executor: Executor, partial: PartialRun, *, taking: bool, gone: int
-) -> tuple[Job, int, Reuse]:
-    """What is to be run, how many of its slices lead, and what of it is known from earlier replays.
+) -> tuple[Job, int, Reuse, EndApart | None]:
+    """What is to be run, how many of its slices lead, what of it is known from earlier replays, and what is cut off for late rows.
 
     `taking`: where it is asked for, tasks take out events whose handlers raise; so many are `gone` already.
     """
@@ -389,17 +397,9 @@ def _job(
             lead = found[1]
         return None if found is None else found[0]
 
-    alone = settings.slices is None and settings.strategy is None and plan.mode == "chain"
-    stays = (
-        partial.lasting and settings.cache and settings.several is None
-    )  # a later replay may go on from it
-    if alone and stays and (settings.resumable or not kept(request.program)):
-        since = source.late_from if reader.count >= rerun.MIN_EVENTS else ()  # below that no replay goes on
-        if (more := cut_for_late(reader, cuts, source.late, since)) != cuts:
-            settings.progress.note(
-                "rows come late in this log: its end is a slice of its own, for the next replay"
-            )
-        cuts = more
+    apart = end_for_late(request, plan, cuts) if partial.lasting else None
+    if apart is not None:
+        cuts = [*cuts[:-1], apart.place, cuts[-1]]
     reuse = _reuse(request, cuts, None if settings.slices is not None else least, behind)
     left = request.interrupted
     if left is not None and left.how is not None:
@@ -431,7 +431,11 @@ def _job(
     )
     if settings.resumable:
         (partial.scratch / ROWS).mkdir(exist_ok=True)
-    return job, lead, reuse
+    if apart is not None and apart.place not in job.cuts:  # what is kept has other slices
+        apart = None
+    if apart is not None:
+        settings.progress.note(end_apart_text(apart.describe()))
+    return job, lead, reuse, apart
 
 
 def _reuse(request: Request, cuts: list[int], least: int | None, behind: Behind) -> Reuse:
@@ -466,8 +470,20 @@ def kept_of(program: Program, log: Log, plan: Plan | None = None) -> dict[str, A
         program, analysis, log.id, log.count, log.reader.cuts(1), least=1, log=str(log.path),
         behind=None if plan is None else behind,
     ).describe()  # fmt: skip
-    last = remembered(program, analysis, open_source(log, program), log, Settings())
-    return {**found, "run": None if last is None else last.describe()}
+    source = open_source(log, program)
+    last = remembered(program, analysis, source, log, Settings())
+    apart = None
+    if plan is not None and (last is None or last.earlier is None):
+        slices = default_slices(
+            least_slices(program, plan.last, log.count, memory_setting()), plan.cores, plan
+        )
+        cuts, _ = cut(log.reader, slices, plan)
+        apart = end_for_late(Request(program, analysis, source), plan, cuts)
+    return {
+        **found,
+        "run": None if last is None else last.describe(),
+        "end_apart": None if apart is None else apart.describe(),
+    }
 
 
 def _refuse_impure(analysis: Analysis, allowed: bool) -> None:

@@ -11,6 +11,7 @@ from timelapse.cache.older import older_text
 from timelapse.cards import Card, Table
 from timelapse.charts import Timeline, timeline
 from timelapse.display import many, moment, rate, took
+from timelapse.run.late_rows import end_apart_text
 
 if TYPE_CHECKING:
     from timelapse.run.run import Run
@@ -108,6 +109,8 @@ def card(run: Run) -> Card:
         facts.append(("event types", of_types(found["types"])))
     if found.get("start_from"):
         facts.append(("goes on from", started_from(found["start_from"])))
+    if found.get("end_apart"):
+        facts.append(("for late rows", end_apart_text(found["end_apart"])))
     if beyond := beyond_budget(found):
         facts.append(("memory", beyond))
     for text in warned(found):
