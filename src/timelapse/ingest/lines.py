@@ -15,7 +15,7 @@ from timelapse.ingest.files import SourceFile
 
 PIECE_BYTES = 32 << 20
 _COUNTED = 64 << 10
-BLOCK_BYTES = 2 << 20
+BLOCK_BYTES = 4 << 20
 _BOM = b"\xef\xbb\xbf"
 
 

@@ -39,8 +39,8 @@ BLOCK_BYTES = 64 << 20
 SEGMENT_EVENTS = 1024 * 1024
 _BESIDE = 16 * 1024
 """Smaller blocks are hashed behind being written."""
-_HANDED_OVER = 2 << 20
-"""Bytes that another thread writes at a time, and makes durable."""
+_HANDED_OVER = 512 * 1024
+"""Bytes that another thread writes at a time. They are made durable once, at the end: that waits for what else the disk has to do, each time."""
 _PAGES = (
     {"max_rows_per_page": BLOCK_EVENTS}
     if "max_rows_per_page" in inspect.signature(pq.ParquetWriter).parameters
@@ -241,7 +241,6 @@ class _Later:
     def _write(self, held: Sequence[bytes]) -> None:
         for data in held:
             self._file.write(data)
-        self._file.settle()
 
     def end(self) -> None:
         """Wait until all is written. Raises what that raised."""

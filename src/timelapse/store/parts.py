@@ -98,11 +98,6 @@ class PartWriter:
         self._position += len(view)
         return len(view)
 
-    def settle(self) -> None:
-        """Make durable what is written so far, so that the end has less to wait for."""
-        with writing(self.path):
-            os.fdatasync(self._file)
-
     def tell(self) -> int:
         return self._position
 
