@@ -27,13 +27,14 @@ def compile_usual() -> None:
 
     word, unsigned, flag = nb.int64, nb.uint64, nb.boolean
     ints, words, table, hashes = nb.int64[::1], nb.uint64[::1], nb.int64[:, ::1], nb.uint64[:, ::1]
+    image = nb.types.UniTuple(table, 3)
     fixed = nb.types.Array(nb.int64, 2, "C", readonly=True)
     found, sums = nb.types.Tuple((words, ints)), nb.uint64[:, :, ::1]
     wanted: list[tuple[Any, tuple[Any, ...]]] = [
-        (changes.look, (table, word, word, table, flag, table, words, ints, word, word, unsigned, found, ints,
+        (changes.look, (image, word, word, flag, table, words, ints, word, word, unsigned, found, ints,
                         table, sums, hashes)),
         (ordering.take_out, (table, ints, word, word, word, word, word, hashes, ints, table)),
-        (changes.put_in, (table, table, table, words, ints, unsigned, ints, word, table)),
+        (changes.put_in, (image, word, table, words, ints, unsigned, ints, word, word, table)),
         (touch.take, (ints, table, table, unsigned, word)),
         (changes.only, (table, word, ints, table)),
         (primitives.renew, (table, table, word, word, word)),
