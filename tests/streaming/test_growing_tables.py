@@ -182,6 +182,7 @@ def test_tables_that_will_not_do(tmp_path: Path, server: Server) -> None:
         (tl.PostgresTable(server.dsn, "nowhere"), "nowhere"), (tl.PostgresTable(server.dsn, "good", by="idd"), "no column 'idd'"),
         (tl.PostgresTable(server.dsn, "loose"), "no unique index"), (tl.PostgresTable(server.dsn, "good", by="ts"), "timestamptz"),
         (tl.PostgresTable(server.dsn, "below"), "id is -1"),
+        (tl.PostgresTable("postgresql://me@127.0.0.1:1/db", "good"), "does not answer"),
     ):  # fmt: skip
         with pytest.raises(SourceError, match=text) as wrong:
             with tl.live(Plain, {Hit: source}, tmp_path / "out", once=True, **FAST) as run:

@@ -18,6 +18,7 @@ from tests.patience import LONG
 from tests.streaming.test_live import FAST, Hit, Plain, hits
 from timelapse.errors import SourceError, UsageError
 from timelapse.run import run_serial
+from timelapse.streaming.sources import kafka
 
 
 @pytest.fixture(scope="module")
@@ -72,6 +73,17 @@ def test_a_topic_that_was_made_anew(tmp_path: Path, cluster: tuple[str, Producer
         with tl.live(Plain, {Hit: tl.Kafka(brokers, "anew")}, tmp_path / "out", **FAST) as run:
             run.wait(LONG)
     assert gone.value.code == "TL945"
+
+
+def test_a_broker_that_does_not_answer(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """The run ended with an error that nobody expected, and the client's library filled the terminal."""
+    monkeypatch.setattr(kafka, "_WAIT", 1.0)
+    with pytest.raises(SourceError, match="Hit does not answer") as away:
+        tl.live(Plain, {Hit: "kafka://127.0.0.1:1/hits"}, tmp_path / "out", once=True).wait(LONG)
+    assert (away.value.code, bool(away.value.hint)) == ("TL945", True)
+    assert "rdkafka" not in capfd.readouterr().err
 
 
 def test_what_is_refused(tmp_path: Path) -> None:

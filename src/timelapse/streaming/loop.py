@@ -12,7 +12,7 @@ from typing import Any
 
 from timelapse.display import many
 from timelapse.env.scheduler import give_way
-from timelapse.errors import StorageError, TimelapseError
+from timelapse.errors import Place, SourceError, StorageError, TimelapseError
 from timelapse.log.types import EventType
 from timelapse.model.program import Program
 from timelapse.progress import Progress
@@ -215,7 +215,13 @@ class Loop:
             head.stream(entry)
             own = [p for p in head.partitions.values() if p.stream == entry.number]
             notes = head.notes(entry.number) if source.noted else []
-            source.start(entry.number, self._kinds[entry.type], own, notes, self._wake.set)
+            try:
+                source.start(entry.number, self._kinds[entry.type], own, notes, self._wake.set)
+            except (TimeoutError, ConnectionError) as error:
+                raise SourceError(
+                    f"{entry.text} does not answer: {error}", place=Place(source.text), code="TL945",
+                    hint="check the address, and begin the run again: it goes on behind its last epoch",
+                ) from error  # fmt: skip
             if warning := getattr(source, "warning", ""):
                 self._progress.note(f"{entry.text}, {source.text}: {warning}; they are read as they appear")
             for name in source.partitions():

@@ -17,6 +17,7 @@ import pyarrow as pa
 from timelapse.errors import Place, UsageError
 from timelapse.streaming.serve.values import plain
 from timelapse.streaming.sinks.base import MARKER, Marker, SinkError
+from timelapse.streaming.sources.kafka import QUIET
 
 if TYPE_CHECKING:
     from confluent_kafka import KafkaException, Producer
@@ -67,7 +68,7 @@ class KafkaTopics:
             made = Producer(
                 {
                     "bootstrap.servers": self._brokers, "transactional.id": f"timelapse-{self._prefix}", "enable.idempotence": True,
-                    "linger.ms": 20, **self._config,
+                    "linger.ms": 20, **QUIET, **self._config,
                 }
             )  # fmt: skip
             try:
@@ -88,7 +89,7 @@ class KafkaTopics:
         consumer = Consumer(
             {
                 "bootstrap.servers": self._brokers, "group.id": f"timelapse-{self._prefix}", "enable.auto.commit": False,
-                "isolation.level": "read_committed", "enable.partition.eof": True, "auto.offset.reset": "earliest", **self._config,
+                "isolation.level": "read_committed", "enable.partition.eof": True, "auto.offset.reset": "earliest", **QUIET, **self._config,
             }
         )  # fmt: skip
         try:

@@ -28,6 +28,8 @@ from timelapse.streaming.streams import Partition
 if TYPE_CHECKING:
     from confluent_kafka import Consumer, Message
 
+QUIET = {"log_level": 2}
+"""librdkafka says on standard error each time that it finds no broker, twenty times a second; that is told once by who asks."""
 _LOOK_EVERY = 5.0
 """Seconds after which it is asked whether the topic has further partitions."""
 _WAIT = 10.0
@@ -110,7 +112,7 @@ class KafkaSource(LiveSource):
         self._plan = line_plan(kind, layout, format_)
         settings = {
             "bootstrap.servers": given.brokers, "group.id": given.group or f"timelapse-{given.topic}", "enable.auto.commit": False,
-            "auto.offset.reset": "error", "enable.partition.eof": False, **given.config,
+            "auto.offset.reset": "error", "enable.partition.eof": False, **QUIET, **given.config,
         }  # fmt: skip
         self._consumer = Consumer(settings)
         self._next = {int(p.name): p.position + 1 for p in partitions}
