@@ -26,6 +26,7 @@ from typing import Any
 
 import msgspec
 
+from timelapse.decoding import decoded
 from timelapse.env.machine import cache_dir
 from timelapse.errors import UsageError
 from timelapse.store.folders import is_partial, partial_path, place_of, remove_abandoned
@@ -317,7 +318,7 @@ def _read_head(folder: Path) -> Head:
     digest, _, body = (folder / _HEAD).read_bytes().partition(b"\n")
     if hashlib.sha256(body).hexdigest().encode() != digest:
         raise ValueError(f"{folder} is damaged")
-    head = msgspec.json.decode(body, type=Head)  # its errors are ValueErrors
+    head = decoded(body, Head)  # its errors are ValueErrors
     if head.format != FORMAT:
         raise ValueError(f"{folder} has format {head.format}")
     if any(Path(name).is_absolute() or ".." in Path(name).parts for name in head.files):

@@ -95,6 +95,7 @@ def print_end(run: Live, line: Any) -> None:
         ("late", f"late row{late}", f"late rows{late}"),
         ("stale", "of them lies too far back for a correction", "of them lie too far back for a correction"),
         ("aside", "row put aside: no event, or of an absurd time", "rows put aside: no events, or of absurd times"),
+        ("skipped", "row skipped: the log that it goes on from has it", "rows skipped: the log that it goes on from has them"),
         ("filtered", "row put aside by a filter", "rows put aside by filters"),
         ("waiting_rows", "row waits for later ones", "rows wait for later ones"), ("rejected", "event rejected", "events rejected"),
         ("quarantined", "event taken out, at which a handler raised", "events taken out, at which a handler raised"),

@@ -15,6 +15,7 @@ from pathlib import Path
 
 import msgspec
 
+from timelapse.decoding import decoded
 from timelapse.engine.job import Job, rows_name, start_name
 from timelapse.model.program import spec_of
 from timelapse.model.times import kept
@@ -84,7 +85,7 @@ class Boundary(msgspec.Struct, frozen=True, kw_only=True):
     @classmethod
     def from_json(cls, data: bytes | str) -> Boundary:
         """Raises ValueError for what is none, or of another format."""
-        found = msgspec.json.decode(data, type=cls)  # its errors are ValueErrors
+        found = decoded(data, cls)  # its errors are ValueErrors
         if found.format != FORMAT:
             raise ValueError(f"a boundary of format {found.format}")
         return found

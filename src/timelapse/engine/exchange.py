@@ -22,6 +22,7 @@ import msgspec
 import pyarrow as pa
 import pyarrow.ipc
 
+from timelapse.decoding import decoded
 from timelapse.engine import rows
 from timelapse.engine.job import Job, SliceReport, SumRow, Task, TaskResult, change_path, start_name
 from timelapse.env.cores import usable_cores
@@ -218,7 +219,7 @@ def receive(merge: Merge, batches: Batches, parts: int, folder: Path) -> Iterato
 
 def collect(merge: Merge, rows: Iterable[bytes], parts: int, folder: Path) -> Change:
     """Put the ranges together, in the driver."""
-    found = {m.part: m for m in (msgspec.json.decode(row, type=Merged) for row in rows)}
+    found = {m.part: m for m in (decoded(row, Merged) for row in rows)}
     if sorted(found) != list(range(parts)):
         raise ReplayError(f"Spark merged {len(found)} of {parts} ranges of {merge.spec.name}", code="TL507")
     join([folder / f"{part:06d}.arrow" for part in range(parts)], merge.new)

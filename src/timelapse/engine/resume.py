@@ -16,6 +16,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
+from timelapse.decoding import decoded
 from timelapse.engine.job import EFFECTS, RESULTS, ROWS, Job, SliceReport, Task, TaskResult
 from timelapse.engine.known import after
 from timelapse.engine.publish import SCRATCH
@@ -90,7 +91,7 @@ def _opened(data: bytes, kind: type[T]) -> T:
     """What `_sealed` wrote. Raises ValueError for what is not that."""
     if data[:8] != f"{zlib.crc32(data[8:]):08x}".encode():
         raise ValueError("it was altered")
-    return msgspec.json.decode(data[8:], type=kind)  # its errors are ValueErrors
+    return decoded(data[8:], kind)  # its errors are ValueErrors
 
 
 def same(what: dict[str, Any]) -> dict[str, Any]:

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import pyarrow as pa
 
+from timelapse.decoding import decoded
 from timelapse.engine import exchange
 from timelapse.engine.exchange import Batches
 from timelapse.engine.executor import Done, Watch
@@ -274,7 +275,7 @@ class _SparkJob(threading.Thread):
     def run(self) -> None:
         try:
             for row in self._collect(self):
-                self.deliver(msgspec.json.decode(row, type=TaskResult))
+                self.deliver(decoded(row, TaskResult))
             left = self.open()
             if left:
                 self.deliver(
@@ -286,7 +287,7 @@ class _SparkJob(threading.Thread):
 
 def _read_result(path: Path) -> TaskResult | None:
     try:
-        return msgspec.json.decode(path.read_bytes(), type=TaskResult)
+        return decoded(path.read_bytes(), TaskResult)
     except (OSError, msgspec.MsgspecError):
         return None  # not all of it is visible yet; Spark delivers it too
 

@@ -18,6 +18,7 @@ import msgspec
 import numpy as np
 import pyarrow as pa
 
+from timelapse.decoding import decoded
 from timelapse.errors import TimelapseError
 from timelapse.ingest import runs
 from timelapse.ingest.batches import Bad
@@ -184,7 +185,7 @@ def run(
         if compared:
             frames.unpersist()
     found = sorted((row["p"], bytes(row["report"])) for row in rows)
-    return [msgspec.json.decode(report, type=TaskReport) for _, report in found]
+    return [decoded(report, TaskReport) for _, report in found]
 
 
 def _in_runs(
@@ -213,7 +214,7 @@ def _in_runs(
             done = runs.Read(TaskReport(fatal=told), [])
         return msgspec.json.encode(done)
 
-    read = [msgspec.json.decode(d, type=runs.Read) for d in _each(spark, len(tasks), first)]
+    read = [decoded(d, runs.Read) for d in _each(spark, len(tasks), first)]
     found = [run for one in read for run in one.runs]
     reports = [one.report for one in read]
     if any(report.fatal is not None for report in reports):
@@ -223,7 +224,7 @@ def _in_runs(
     def second(number: int) -> bytes:
         return msgspec.json.encode(runs.write(number, parts[number], found, Path(target), types, beside))
 
-    written = [msgspec.json.decode(d, type=TaskReport) for d in _each(spark, len(parts), second)]
+    written = [decoded(d, TaskReport) for d in _each(spark, len(parts), second)]
     shutil.rmtree(folder / runs.FOLDER, ignore_errors=True)
     return [*reports, *written]
 

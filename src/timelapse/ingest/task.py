@@ -12,6 +12,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from timelapse.decoding import decoded
 from timelapse.ingest.batches import Batch, show
 from timelapse.ingest.convert import plain
 from timelapse.ingest.noticed import Noticed
@@ -230,7 +231,7 @@ class Notes:
                 report.duplicates[number] = report.duplicates.get(number, 0) + 1
                 continue
             if mark == NOTICED:
-                report.noticed.setdefault(number, Noticed()).add(msgspec.json.decode(reason, type=Noticed))
+                report.noticed.setdefault(number, Noticed()).add(decoded(reason, Noticed))
                 continue
             kind, _, reason = reason.partition(" ")
             event = None

@@ -19,6 +19,7 @@ import msgspec
 import pyarrow as pa
 import pyarrow.ipc
 
+from timelapse.decoding import decoded
 from timelapse.log.reader import Chunk, Columns, SameEvents
 from timelapse.log.rows import rows_of
 from timelapse.log.types import EventType
@@ -69,7 +70,7 @@ class DecodedReader(SameEvents):
 
 
 def _read(place: Path) -> Iterator[Chunk]:
-    index = msgspec.json.decode((place / _INDEX).read_bytes(), type=_Index)
+    index = decoded((place / _INDEX).read_bytes(), _Index)
     with contextlib.ExitStack() as stack:
         files = {}
         for number, name in enumerate(index.types):

@@ -14,6 +14,7 @@ from typing import Any, Literal
 import msgspec
 
 from timelapse import __version__
+from timelapse.decoding import decoded
 from timelapse.errors import LogError, Place
 from timelapse.log.columns import Layout
 from timelapse.log.types import EventType
@@ -265,14 +266,14 @@ def read(folder: Path, version: int | None = None) -> Manifest:
 def _decode(path: Path) -> Manifest:
     try:
         data = path.read_bytes()
-        head = msgspec.json.decode(data, type=_Head)
+        head = decoded(data, _Head)
         if head.format != "timelapse-log" or head.format_version != FORMAT_VERSION:
             raise LogError(
                 f"format {head.format or '?'} {head.format_version}; this version reads timelapse-log {FORMAT_VERSION}",
                 place=Place(str(path)), code="TL404", hint="open it with the version of Timelapse that wrote it",
             )  # fmt: skip
         manifests.check_seal(data, path, REMEDY)
-        return msgspec.json.decode(data, type=Manifest)
+        return decoded(data, Manifest)
     except (OSError, msgspec.DecodeError) as error:
         raise LogError(
             f"the manifest cannot be read: {error}", place=Place(str(path)), code="TL404",

@@ -15,6 +15,7 @@ import pyarrow as pa
 import pyarrow.csv
 import pyarrow.parquet as pq
 
+from timelapse.decoding import decoded
 from timelapse.errors import LogError, Place
 from timelapse.store.remote import place_path
 
@@ -75,7 +76,7 @@ def _of_run(seqs: Iterable[int], run_log: str | None, log_id: str, place: str) -
 
 def _of_folder(path: Path, log_id: str) -> list[int]:
     try:
-        run = msgspec.json.decode((path / RUN_FILE).read_bytes(), type=dict[str, Any])
+        run = decoded((path / RUN_FILE).read_bytes(), dict[str, Any])
         seqs = [int(s) for s in run.get("without", [])]
         for part in sorted((path / "quarantined").glob("part-*.parquet")):
             seqs += pq.read_table(part, columns=["seq"])["seq"].to_pylist()

@@ -7,6 +7,7 @@ from typing import Any
 
 import msgspec
 
+from timelapse.decoding import decoded
 from timelapse.engine.job import SumRow
 from timelapse.errors import Place, RunError
 from timelapse.kinds.base import ABSENT, StateSpec
@@ -139,14 +140,14 @@ def read_manifest(folder: Path) -> RunManifest:
             hint="give the directory that `timelapse replay --out` named", code="TL601",
         ) from None  # fmt: skip
     try:
-        version = msgspec.json.decode(data, type=dict[str, Any]).get("format")
+        version = decoded(data, dict[str, Any]).get("format")
         if version != FORMAT:
             raise RunError(
                 f"the run has format {version}; this version of Timelapse reads {FORMAT}",
                 place=Place(str(path)), hint="replay again, or use the version that wrote it", code="TL602",
             )  # fmt: skip
         manifests.check_seal(data, path, REMEDY)
-        return msgspec.json.decode(data, type=RunManifest)
+        return decoded(data, RunManifest)
     except msgspec.MsgspecError as error:
         raise RunError(
             f"the run's description is damaged: {error}", place=Place(str(path)), hint="replay again",

@@ -18,6 +18,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from timelapse.decoding import decoded
 from timelapse.errors import Place, StorageError, UsageError
 from timelapse.store.folders import whole_folder
 from timelapse.store.parts import CheckedFile, Part, PartWriter, write_part
@@ -112,7 +113,7 @@ def read_manifest(place: str | Path) -> Snapshot:
     """What a snapshot is. Raises StorageError (TL950) where there is none, or of a format that is not known."""
     path = absolute_path(place, "snapshot") / NAME
     try:
-        found = msgspec.json.decode(path.read_bytes(), type=Snapshot)
+        found = decoded(path.read_bytes(), Snapshot)
     except FileNotFoundError:
         raise StorageError(
             "there is no snapshot", place=Place(str(path)), code="TL950", hint="timelapse state checkpoint RUN FOLDER makes one"

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from timelapse.decoding import decoded
 from timelapse.errors import StorageError
 from timelapse.store.drafts import change
 from timelapse.store.manifests import UNSEALED, check_seal, sealed
@@ -48,7 +49,7 @@ def read_verified(run: Run) -> Verified | None:
     try:
         data = (run.path / NAME).read_bytes()
         check_seal(data, run.path / NAME, REMEDY)
-        found = msgspec.json.decode(data, type=Verified)
+        found = decoded(data, Verified)
     except (OSError, msgspec.MsgspecError, StorageError):
         return None
     return found if found.digest == run.digest else None
@@ -59,7 +60,7 @@ def altered_verified(path: Path) -> StorageError | None:
     try:
         data = (path / NAME).read_bytes()
         check_seal(data, path / NAME, REMEDY)
-        msgspec.json.decode(data, type=Verified)
+        decoded(data, Verified)
     except FileNotFoundError:
         return None
     except StorageError as error:

@@ -20,6 +20,7 @@ from uuid import uuid4
 
 import msgspec
 
+from timelapse.decoding import decoded
 from timelapse.errors import Place as Where
 from timelapse.errors import StorageError
 from timelapse.store.manifests import UNSEALED, check_seal, sealed
@@ -73,14 +74,14 @@ def read(place: Place, number: int) -> Commit:
     name = commit_name(number)
     data, where = place.read(name), Path(f"{place}/{name}")
     try:
-        head = msgspec.json.decode(data, type=dict[str, object])
+        head = decoded(data, dict[str, object])
         if head.get("format") != FORMAT or head.get("format_version") != FORMAT_VERSION:
             raise StorageError(
                 f"the commit has format {head.get('format')!r} {head.get('format_version')!r}; this version reads {FORMAT} {FORMAT_VERSION}",
                 place=Where(f"{place}/{name}"), hint="open it with the version of Timelapse that wrote it", code="TL938",
             )  # fmt: skip
         check_seal(data, where, REMEDY)
-        found = msgspec.json.decode(data, type=Commit)
+        found = decoded(data, Commit)
     except msgspec.MsgspecError as error:
         raise _altered(place, name, f"it is no commit: {error}") from None
     except StorageError as error:
@@ -143,7 +144,7 @@ def publish(
             with suppress(OSError, StorageError):
                 place.remove([entry.key for entry in entries.values()])
         raise
-    return msgspec.json.decode(data, type=Commit)
+    return decoded(data, Commit)
 
 
 def _put(place: Place, name: str, data: bytes) -> None:

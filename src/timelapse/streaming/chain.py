@@ -7,6 +7,7 @@ from contextlib import suppress
 
 import msgspec
 
+from timelapse.decoding import decoded
 from timelapse.errors import Place, RunError, StorageError, TimelapseError
 from timelapse.store.waiting import at_most
 from timelapse.streaming.format import FORMAT, NEWEST, REMEDY, RUN, Epoch, LiveRun, epoch_name
@@ -35,12 +36,12 @@ def read_run(place: RunPlace) -> tuple[LiveRun, str]:
             hint="give the directory that `timelapse live` wrote to", code="TL940",
         ) from None  # fmt: skip
     try:
-        if (version := msgspec.json.decode(data, type=dict[str, object]).get("format")) != FORMAT:
+        if (version := decoded(data, dict[str, object]).get("format")) != FORMAT:
             raise RunError(
                 f"the live run has format {version}; this version of Timelapse reads {FORMAT}", place=Place(f"{place}/{RUN}"),
                 hint="use the version that wrote it", code="TL940",
             )  # fmt: skip
-        return msgspec.json.decode(data, type=LiveRun), hash_of(data)
+        return decoded(data, LiveRun), hash_of(data)
     except msgspec.MsgspecError as error:
         raise RunError(
             f"the live run's description is damaged: {error}", place=Place(f"{place}/{RUN}"), hint=REMEDY, code="TL940",

@@ -14,6 +14,7 @@ import msgspec
 import numpy as np
 import pyarrow as pa
 
+from timelapse.decoding import decoded
 from timelapse.errors import LogError
 from timelapse.ids import INT64_MAX, INT64_MIN
 from timelapse.log import Log
@@ -147,7 +148,7 @@ COVERED = "epochs.json"
 
 def _covered(folder: Path) -> dict[str, tuple[int, str]]:
     try:
-        return msgspec.json.decode((folder / COVERED).read_bytes(), type=dict[str, tuple[int, str]])
+        return decoded((folder / COVERED).read_bytes(), dict[str, tuple[int, str]])
     except (FileNotFoundError, msgspec.MsgspecError):  # the log is written anew
         return {}
 

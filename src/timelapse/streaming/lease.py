@@ -9,6 +9,7 @@ import time
 
 import msgspec
 
+from timelapse.decoding import decoded
 from timelapse.errors import StorageError
 from timelapse.store.waiting import at_most
 from timelapse.streaming.place import RunPlace
@@ -39,7 +40,7 @@ def read(place: RunPlace) -> Lease | None:
     """The lease; None where there is none that can be read. Raises StorageError where the store is away."""
     try:
         with at_most(EVERY):
-            return msgspec.json.decode(place.read(NAME), type=Lease)
+            return decoded(place.read(NAME), Lease)
     except (OSError, msgspec.MsgspecError):
         return None
 

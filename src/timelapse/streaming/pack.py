@@ -18,6 +18,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.ipc
 
+from timelapse.decoding import decoded
 from timelapse.errors import Place, StorageError
 
 _MAGIC = b"TLpack1\n"
@@ -97,7 +98,7 @@ class Pack(Generic[H]):
         if not whole or zlib.crc32(header) != int.from_bytes(data[12:16], "little"):
             raise self._altered("its header is not what was written")
         try:
-            found = msgspec.json.decode(header, type=_Whole[kind])  # type: ignore[valid-type]
+            found = decoded(header, _Whole[kind])  # type: ignore[valid-type]
         except msgspec.MsgspecError as error:
             raise StorageError(
                 f"the file was written by another version of Timelapse: {error}", place=Place(name), code="TL931",

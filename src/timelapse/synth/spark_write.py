@@ -11,6 +11,7 @@ from uuid import uuid4
 import msgspec
 import pyarrow as pa
 
+from timelapse.decoding import decoded
 from timelapse.errors import Cancelled, LogError
 from timelapse.log.manifest import SegmentEntry
 from timelapse.progress import Progress
@@ -58,7 +59,7 @@ def write_segments(
     rows = _collect(spark, frame, network, ticks, progress)
     entries: dict[int, SegmentEntry] = {}
     for row in rows:
-        number, entry = msgspec.json.decode(row, type=tuple[int, SegmentEntry])
+        number, entry = decoded(row, tuple[int, SegmentEntry])
         entries[number] = entry
     if sorted(entries) != list(range(count)):
         raise LogError(f"Spark returned {len(entries)} of {count} segments", code="TL430")

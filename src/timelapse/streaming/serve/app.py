@@ -19,6 +19,7 @@ from starlette.responses import HTMLResponse, JSONResponse, PlainTextResponse, R
 from starlette.routing import Route, WebSocketRoute
 from starlette.websockets import WebSocket
 
+from timelapse.decoding import decoded
 from timelapse.errors import SourceError, TimelapseError, UsageError
 from timelapse.kinds.base import StateSpec
 from timelapse.model.program import spec_of
@@ -279,7 +280,7 @@ class _App:
     async def _filters(self, request: Request) -> Response:
         """Which rows are put aside from the next epoch on."""
         try:
-            asked = msgspec.json.decode(await _body(request, MOST_QUESTION), type=list[str] | _Refiltering)
+            asked = decoded(await _body(request, MOST_QUESTION), list[str] | _Refiltering)
         except (msgspec.DecodeError, RecursionError) as error:
             raise ValueError(
                 'send a list of filters, as ["Message: sender == 512"], or {"add": [...], "remove": [...]}: '

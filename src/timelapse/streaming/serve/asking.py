@@ -16,6 +16,7 @@ from typing import Any
 
 import msgspec
 
+from timelapse.decoding import decoded
 from timelapse.errors import RunError, TimelapseError
 from timelapse.progress import Silent
 from timelapse.streaming.reading import Reading
@@ -53,7 +54,7 @@ class Answer(msgspec.Struct, omit_defaults=True):
 def read_row(body: bytes) -> Row:
     """A question as it is sent. Raises ValueError."""
     try:
-        asked = msgspec.json.decode(body, type=Row)
+        asked = decoded(body, Row)
     except (msgspec.DecodeError, RecursionError) as error:
         raise ValueError(f"send {{'record': ..., 'row': a row of /api/outputs}}: {error}") from None
     if any(type(asked.row.get(name)) is not int for name in _PLACE):
@@ -149,7 +150,7 @@ class Asking:
                 500,
                 f"the process that looked into the run ended with {child.returncode}: ask with timelapse why",
             )
-        return msgspec.json.decode(found, type=Answer)
+        return decoded(found, Answer)
 
     def _check_open(self) -> None:
         if self.closed:
@@ -161,7 +162,7 @@ def main() -> None:
     with contextlib.suppress(OSError):
         os.nice(_NICE)
     out, sys.stdout = sys.stdout, sys.stderr  # what the user's program prints is no answer
-    question = msgspec.json.decode(sys.stdin.buffer.read(), type=Question)
+    question = decoded(sys.stdin.buffer.read(), Question)
     out.buffer.write(msgspec.json.encode(answer(question)))
     out.flush()
 

@@ -7,6 +7,7 @@ from collections.abc import Callable as Function
 import msgspec
 import pyarrow as pa
 
+from timelapse.decoding import decoded
 from timelapse.store.place import MemoryPlace, Place
 from timelapse.streaming.sinks.base import Marker
 
@@ -33,7 +34,7 @@ class Callback:
 
     def marker(self, record: str) -> Marker | None:
         try:
-            return msgspec.json.decode(self._place.read(self._mark(record)), type=Marker)
+            return decoded(self._place.read(self._mark(record)), Marker)
         except FileNotFoundError:
             return None
 

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import pyarrow as pa
 
+from timelapse.decoding import decoded
 from timelapse.errors import Place, UsageError
 from timelapse.streaming.serve.values import plain
 from timelapse.streaming.sinks.base import MARKER, Marker, SinkError
@@ -131,7 +132,7 @@ class KafkaTopics:
                     continue
                 raise ConnectionError(str(message.error()))
             if message.key() == record.encode():
-                found = msgspec.json.decode(message.value(), type=Marker)
+                found = decoded(message.value(), Marker)
                 if newest is None or found.epoch >= newest.epoch:
                     newest = found
         return newest

@@ -11,6 +11,7 @@ import msgspec
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from timelapse.decoding import decoded
 from timelapse.errors import Place
 from timelapse.store.parts import PartWriter, sync
 from timelapse.store.places import absolute_path
@@ -39,7 +40,7 @@ class Parquet:
             return None
         try:
             held = (pq.read_schema(files[-1]).metadata or {}).get(MARKER.encode())
-            return msgspec.json.decode(held or b"", type=Marker)
+            return decoded(held or b"", Marker)
         except (pa.ArrowInvalid, msgspec.MsgspecError) as error:
             raise SinkError(
                 f"the file is no output of a live run: {error}",

@@ -19,6 +19,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.fs
 
+from timelapse.decoding import decoded
 from timelapse.errors import Place, SourceError
 from timelapse.ingest.parse import parse_table
 from timelapse.ingest.source import Source
@@ -92,7 +93,7 @@ class DeltaSource(LiveSource):
         self._stream, self._kind = stream, kind
         known = next((p for p in partitions if p.name == ONE), None)
         if notes:
-            self._first, self._noted = msgspec.json.decode(notes[0], type=_First), True
+            self._first, self._noted = decoded(notes[0], _First), True
         table = self._opened()
         newest = table.version()
         if self._first is None:

@@ -17,6 +17,7 @@ from pathlib import Path
 import msgspec
 import numpy as np
 
+from timelapse.decoding import decoded
 from timelapse.errors import IngestError, Place, SourceError
 from timelapse.ingest.batches import Batch as Parsed
 from timelapse.ingest.files import list_files
@@ -85,7 +86,7 @@ class Files(LiveSource):
             )
         self._position = next((p.position for p in partitions if p.name == ONE), -1)
         for note in notes:
-            file = msgspec.json.decode(note, type=_Taken)
+            file = decoded(note, _Taken)
             self._taken[file.path] = file
             self._noted.add(file.number)
         if self._taken:
