@@ -549,6 +549,8 @@ def test_reasons_of_private_rows_tell_no_values(tmp_path: Path, monkeypatch: pyt
         ("a.jsonl", b"PK\x03\x04zip", "a zip archive"),
         ("a.csv", "ts,user\n1,ä\n".encode("utf-16"), "UTF-16"),
         ("a.csv", b"ts,user\n1\0,\0\n\0,b\n", "binary"),
+        ("a.csv", random.Random(20).randbytes(5000), "binary"),  # few of its lines have a 0
+        ("a.jsonl", b"ts\n" * 60 + random.Random(9).randbytes(5000), "binary"),
     ],
 )
 def test_files_that_are_something_else_are_named(name: str, data: bytes, said: str, tmp_path: Path) -> None:

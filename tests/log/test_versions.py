@@ -58,6 +58,10 @@ def test_a_persons_events_are_forgotten(tmp_path: Path) -> None:
     assert [(v["number"], v["count"]) for v in shown] == [(1, 50), (2, 100), (3, 150), (4, less.count)]
     assert less.expire(3600) == []
     assert less.expire(0) == [1, 2, 3]
+    with pytest.raises(LogError, match=r"no version 2\n.*it was removed; there is 4"):
+        Log.open(less.path, 2)
+    with pytest.raises(LogError, match=r"no version 9\n *there is 4"):
+        Log.open(less.path, 9)
     folders = {p.name for p in (tmp_path / "log" / "segments").iterdir()}
     assert folders == {s.folder for s in less.manifest.segments}
     assert [(e.ts, repr(e._values())) for e in Log.open(tmp_path / "log").events()] == left

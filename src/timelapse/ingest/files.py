@@ -237,8 +237,8 @@ def check_is_text(file: SourceFile, format_: Format) -> None:
     except (OSError, pa.ArrowInvalid):
         return  # whoever reads it says what is wrong with it
     known = next((what for magic, what in _MAGIC if head.startswith(magic)), None)
-    if known is None and _is_binary(head):
-        known = f"binary: byte {head.index(0) + 1} is 0, and so are bytes in most of its lines"
+    if known is None and (binary := _is_binary(head)):
+        known = f"binary: {binary}"
     if known is not None:
         raise IngestError(
             f"the file is no text but {known.partition(':')[0]}" if ":" in known else known, place=Place(file.path), code="TL412",
@@ -253,12 +253,26 @@ def check_is_text(file: SourceFile, format_: Format) -> None:
         raise IngestError(what[0], place=Place(file.path), code="TL412", hint=_converted(file, what[1]))
 
 
-def _is_binary(head: bytes) -> bool:
-    """Whether most lines have a byte that is 0. One that has is a row like others; what is in it decides whether it is a bad one."""
+_CONTROLS = bytes(n for n in range(1, 32) if n not in b"\t\n\v\f\r\x1b")
+"""Bytes that texts do not have, beside 0. Of random ones they are a tenth."""
+_MOST_CONTROLS = 20
+
+
+def _is_binary(head: bytes) -> str:
+    """What shows that these bytes are no text: most lines have one that is 0, or one in twenty is of those that texts do not have. Empty: nothing
+    does. A line with one of these is a row like others; what is in it decides whether it is a bad one."""
     if b"\0" not in head:
-        return False
+        return ""
     lines = head.split(b"\n")
-    return sum(b"\0" in line for line in lines) * 2 > len([line for line in lines if line])
+    first = f"byte {head.index(0) + 1} is 0"
+    if sum(b"\0" in line for line in lines) * 2 > len([line for line in lines if line]):
+        return f"{first}, and so are bytes in most of its lines"
+    others = len(head) - len(head.translate(None, _CONTROLS))
+    return (
+        f"{first}, and {others / len(head):.0%} of its bytes are of no text"
+        if others * _MOST_CONTROLS > len(head)
+        else ""
+    )
 
 
 def _converted(file: SourceFile, command: str) -> str:

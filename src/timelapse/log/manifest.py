@@ -26,6 +26,8 @@ NAME = "manifest.json"
 REMEDY = "restore the file from a copy, or ingest the sources again"
 """What to do about a file of a log that was altered."""
 _MASK = (1 << 64) - 1
+_SHOWN = 20
+"""Versions that an error names, the newest ones."""
 
 
 class ContentHash(msgspec.Struct, frozen=True):
@@ -256,9 +258,11 @@ def read(folder: Path, version: int | None = None) -> Manifest:
         return manifest
     path = folder / "manifests" / f"{version:06d}.json"
     if not path.is_file():
+        there = [*kept(folder), manifest.version]
+        gone = "it was removed; " if 0 < version < manifest.version else ""
         raise LogError(
             f"the log has no version {version}", place=Place(str(folder)), code="TL403",
-            hint=f"its versions are 1 to {manifest.version}",
+            hint=f"{gone}there {'is' if len(there) == 1 else 'are'} {', '.join(map(str, there[-_SHOWN:]))}",
         )  # fmt: skip
     return _decode(path)
 
