@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import datetime
 import http.client
 import json
@@ -11,6 +12,7 @@ import threading
 from collections.abc import Iterator
 from ipaddress import IPv4Address
 from pathlib import Path
+from typing import Any
 
 import pytest
 from cryptography import x509
@@ -231,3 +233,30 @@ def test_a_client_that_offers_another_protocol(served: tuple[Live, Client]) -> N
     answer = connection.getresponse()
     assert (answer.status, json.loads(answer.read())) == (200, {"rows": 1, "counted": 1})
     connection.close()
+
+
+def test_a_client_that_hangs_up_within_a_body(served: tuple[Live, Client]) -> None:
+    """It was shown in the run's terminal as an exception, with its stack."""
+    run, client = served
+    parts = iter([{"type": "http.request", "body": b"{", "more_body": True}, {"type": "http.disconnect"}])
+    sent: list[Any] = []
+
+    async def receive() -> Any:
+        return next(parts)
+
+    async def send(message: Any) -> None:
+        sent.append(message)
+
+    server = Server(run, "127.0.0.1:0")
+    try:
+        token = Client(server).tokens["push"]
+        headers = [(b"host", b"localhost"), (b"authorization", f"Bearer {token}".encode())]
+        scope = {
+            "type": "http", "method": "POST", "path": "/push/Named", "query_string": b"", "headers": headers,
+            "client": ("127.0.0.1", 1),
+        }  # fmt: skip
+        asyncio.run(server._app.starlette()(scope, receive, send))  # type: ignore[arg-type]
+    finally:
+        server.close()
+    assert sent[0]["status"] == 400
+    assert client.ask("/health", right="")[0] == 200

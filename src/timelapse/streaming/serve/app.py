@@ -14,7 +14,7 @@ import msgspec
 import uvicorn
 from starlette.applications import Starlette
 from starlette.concurrency import run_in_threadpool
-from starlette.requests import HTTPConnection, Request
+from starlette.requests import ClientDisconnect, HTTPConnection, Request
 from starlette.responses import HTMLResponse, JSONResponse, PlainTextResponse, Response, StreamingResponse
 from starlette.routing import Route, WebSocketRoute
 from starlette.websockets import WebSocket
@@ -124,6 +124,8 @@ class _App:
                 response = await handler(request)
             except Refused as refused:
                 return refused.response()
+            except ClientDisconnect:  # before the body's end: nobody is there to be answered
+                return Response(status_code=400)
             except (UsageError, ValueError, LookupError) as error:
                 return JSONResponse({"error": str(error)}, 400)
             except (SourceError, TimeoutError) as error:
