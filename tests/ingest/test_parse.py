@@ -26,7 +26,18 @@ from timelapse.ingest.plan import Plan
 from timelapse.ingest.source import Source
 from timelapse.ingest.times import Times
 from timelapse.log.types import EventType
-from timelapse.model.types import BOOL, BYTES, FLOAT, INT, STR, TIME, ListType, OptionalType, ValueType
+from timelapse.model.types import (
+    BOOL,
+    BYTES,
+    FLOAT,
+    INT,
+    STR,
+    TIME,
+    DecimalType,
+    ListType,
+    OptionalType,
+    ValueType,
+)
 
 
 class Row(tl.Event):
@@ -168,6 +179,95 @@ def test_times_in_texts(text: str, options: dict[str, Any], micros: int | str) -
             assert 0 not in reasons
         else:
             assert micros in reasons[0]
+
+
+@given(
+    st.sampled_from([INT, FLOAT, BOOL, TIME, DecimalType.of(2), OptionalType(INT), OptionalType(TIME)]),
+    st.lists(
+        st.sampled_from(
+            ["7", "-12.25", "2024-05-06T07:08:09Z", "2024-13-01", "true", "odd", "", "1e3", "9" * 19]
+        )
+    ),
+    st.lists(st.integers(0, 5_000), max_size=6),
+    st.integers(1, 5_000),
+    st.sampled_from([Times(unit="s"), Times(), Times(tz="Europe/Berlin")]),
+)
+def test_a_row_does_not_depend_on_those_beside_it(
+    kind: ValueType, odd: list[str], places: list[int], rows: int, times: Times
+) -> None:
+    """Of a long column, most of which is read at once, each row is what it is alone."""
+    inner = kind.inner if isinstance(kind, OptionalType) else kind
+    plain = (
+        "2024-05-06 07:08:09Z"
+        if inner is TIME and times.unit is None
+        else "1"
+        if inner is BOOL
+        else "1715000000"
+    )
+    if isinstance(inner, DecimalType):
+        plain = "17.25"
+    texts = [plain] * rows
+    for place, text in zip(places, odd, strict=False):
+        texts[place % rows] = text
+    values, reasons = convert("f", pa.array(texts, pa.string()), kind, times, texts=True)
+    alone = {text: convert("f", pa.array([text]), kind, times, texts=True) for text in set(texts)}
+    assert values.equals(pa.concat_arrays([alone[text][0] for text in texts]))
+    assert reasons == {row: alone[text][1][0] for row, text in enumerate(texts) if alone[text][1]}
+
+
+@given(
+    st.datetimes(datetime(1000, 1, 1), datetime(9999, 12, 31, 23, 59, 59, 999_999)),
+    st.sampled_from(["", "milliseconds", "microseconds"]),
+    st.sampled_from("T "),
+    st.one_of(
+        st.sampled_from(["Z", "+00:00", "-00:00", "+23:59", "-23:59", "+24:00", "+05:60", "+0530", "z", ""]),
+        st.integers(-1439, 1439),
+    ),
+    st.sampled_from([Times(), Times(unit="s", tz="Asia/Kolkata"), Times(told=False)]),
+)
+def test_iso_times_of_a_column_are_those_of_single_texts(
+    moment: datetime, parts: str, between: str, zone: str | int, times: Times
+) -> None:
+    """Arrow reads most of them at once, by the same rules."""
+    if isinstance(zone, int):
+        zone = f"{'-' if zone < 0 else '+'}{abs(zone) // 60:02}:{abs(zone) % 60:02}"
+    text = moment.isoformat(between, parts or "seconds") + zone
+    values, reasons = convert("ts", pa.array([text, None]), OptionalType(TIME), times, texts=True)
+    try:
+        expected = times.of_text(text)
+    except Unfit as error:
+        assert reasons == {0: f"ts: {error}"}
+    else:
+        assert (values.to_pylist(), reasons) == ([expected, None], {})
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["2024-05-06T23:59:60Z", "2023-02-29T00:00:00+01:00", "2024-05-06T07:60:00Z"],
+)
+def test_times_that_no_clock_shows_are_bad_in_a_column_too(text: str) -> None:
+    values, reasons = convert("ts", pa.array([text]), TIME, Times(), texts=True)
+    assert values.to_pylist() == [None]
+    assert "ISO-8601" in reasons[0]
+
+
+def test_a_row_that_is_odd_slows_no_other_block_down(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One time that cannot be read had all of its block read one by one."""
+    read: list[str] = []
+    plain = Times.of_text
+
+    def noted(times: Times, text: str) -> int:
+        read.append(text)
+        return plain(times, text)
+
+    monkeypatch.setattr(Times, "of_text", noted)
+    texts = [str(datetime.fromtimestamp(n, UTC)).replace("+00:00", "Z") for n in range(20_000)]
+    texts[9_000] = "n/a"
+    values, reasons = convert("ts", pa.array(texts), TIME, Times(), texts=True)
+    assert list(reasons) == [9_000]
+    assert values[9_001].as_py() == 9_001_000_000
+    assert "n/a" in read
+    assert len(read) <= 1_024
 
 
 def test_json_lines_are_read_strictly() -> None:

@@ -255,7 +255,7 @@ def test_a_client_that_hangs_up_within_a_body(served: tuple[Live, Client]) -> No
             "type": "http", "method": "POST", "path": "/push/Named", "query_string": b"", "headers": headers,
             "client": ("127.0.0.1", 1),
         }  # fmt: skip
-        asyncio.run(server._app.starlette()(scope, receive, send))  # type: ignore[arg-type]
+        asyncio.run(server._app.starlette()(scope, receive, send))
     finally:
         server.close()
     assert sent[0]["status"] == 400

@@ -25,7 +25,7 @@ from timelapse.ids import INT64_MAX
 from timelapse.ingest import amounts
 from timelapse.ingest.amounts import Unfit, no_way, short
 from timelapse.ingest.texts import holds_only
-from timelapse.ingest.times import A_NUMBER, ISO_TIME, NO_ZONE, PER_UNIT, WHOLE, Times, in_range
+from timelapse.ingest.times import A_NUMBER, ISO_TIME, NO_ZONE, PER_UNIT, WHOLE, ZONED_TIME, Times, in_range
 from timelapse.model.types import TIME, DecimalType, ListType, OptionalType, ScalarType, ValueType
 
 Reasons = dict[int, str]
@@ -84,18 +84,45 @@ def _nulls(column: pa.Array, kind: ValueType, null: str) -> pa.Array:
 
 
 def _from_text(name: str, column: pa.Array, kind: ValueType, times: Times) -> tuple[pa.Array, Reasons]:
-    target = wire_type(kind)
     if kind.text == "bytes":
-        return column.cast(target), {}
+        return column.cast(wire_type(kind)), {}
+    done = _quickly(column, kind, times)
+    if done is not None:
+        return done, {}
+    # Most rows of a block are as they should be: only pieces with others are gone through.
+    parts = [column.slice(at, _PIECE) for at in range(0, len(column), _PIECE)]
+    found = [_quickly(part, kind, times) for part in parts] if len(parts) > 1 else []
+    if all(values is None for values in found):
+        return _each_text(name, column, kind, times)
+    odd = [at for at, values in enumerate(found) if values is None]
+    parsed, failed = _each_text(name, pa.concat_arrays([parts[at] for at in odd]), kind, times)
+    taken = 0
+    reasons: Reasons = {}
+    for at in odd:
+        count = len(parts[at])
+        found[at] = parsed.slice(taken, count)
+        for row in range(taken, taken + count) if failed else ():
+            if row in failed:
+                reasons[at * _PIECE + row - taken] = failed[row]
+        taken += count
+    return pa.concat_arrays(found), reasons
+
+
+_PIECE = 1024
+"""Rows."""
+
+
+def _quickly(column: pa.Array, kind: ValueType, times: Times) -> pa.Array | None:
+    """All of these texts at once, as they are read one by one; None where some of them are not plain enough for that."""
     if isinstance(kind, DecimalType):
-        exact = amounts.quick(column, kind)
-        if exact is not None:
-            return exact, {}
+        return amounts.quick(column, kind)
     quick = _QUICK.get(kind.text)
-    if quick is not None and (kind != TIME or times.time_format is None):
-        done = quick(column, times)
-        if done is not None:
-            return done, {}
+    if quick is None or (kind == TIME and times.time_format is not None):
+        return None
+    return quick(column, times)
+
+
+def _each_text(name: str, column: pa.Array, kind: ValueType, times: Times) -> tuple[pa.Array, Reasons]:
     parse = _text_parser(kind, times)
     # Log times and codes repeat: each distinct text is parsed once.
     coded = column.dictionary_encode()
@@ -113,7 +140,7 @@ def _from_text(name: str, column: pa.Array, kind: ValueType, times: Times) -> tu
         for row, code in enumerate(codes.to_pylist()):
             if code in failed:
                 reasons[row] = failed[code]
-    return pa.array(values, type=target).take(codes), reasons
+    return pa.array(values, type=wire_type(kind)).take(codes), reasons
 
 
 def _quick_int(column: pa.Array, times: Times) -> pa.Array | None:
@@ -131,15 +158,15 @@ def _quick_time(column: pa.Array, times: Times) -> pa.Array | None:
     if whole is not None:
         micros, bad = _scale(whole, times.unit)
         return micros if not bad.any() else None
-    if (
-        times.told
-        and times.tz == "UTC"
-        and pc.all(pc.match_substring_regex(column, ISO_TIME)).as_py() is not False
+    for pattern, kind, known in (
+        (ISO_TIME, pa.timestamp("us"), times.told and times.tz == "UTC"),
+        (ZONED_TIME, pa.timestamp("us", "UTC"), True),
     ):
-        try:
-            return column.cast(pa.timestamp("us")).cast(pa.int64())
-        except pa.ArrowInvalid:
-            return None
+        if known and pc.all(pc.match_substring_regex(column, pattern)).as_py() is not False:
+            try:
+                return column.cast(kind).cast(pa.int64())
+            except pa.ArrowInvalid:
+                return None
     return None
 
 

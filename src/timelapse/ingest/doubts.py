@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 from timelapse.errors import IngestError, Place
 from timelapse.ingest.convert import is_text
 from timelapse.ingest.texts import holds_only, may_have_seven_digits
-from timelapse.ingest.times import A_NUMBER, ISO_TIME, PER_UNIT, Times, is_finer, may_be_finer
+from timelapse.ingest.times import A_NUMBER, ISO_TIME, PER_UNIT, ZONED_TIME, Times, is_finer, may_be_finer
 
 if TYPE_CHECKING:
     from timelapse.log.types import EventType
@@ -69,6 +69,11 @@ def doubts_of(column: pa.Array, times: Times) -> Doubts:
         or pc.all(pc.match_substring_regex(column, r"^[-+]?[0-9.]*$")).as_py() is not False
     ):
         return found  # numbers
+    if (
+        times.time_format is None
+        and pc.all(pc.match_substring_regex(column, ZONED_TIME)).as_py() is not False
+    ):
+        return found
     if times.time_format is None and pc.all(pc.match_substring_regex(column, ISO_TIME)).as_py() is not False:
         if not times.told:
             _add(found, "zone", pc.not_equal(column, ""))

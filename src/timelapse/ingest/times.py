@@ -23,7 +23,10 @@ A_NUMBER = re.compile(
     r"[+-]?([0-9]+(\.[0-9]*)?|\.[0-9]+)([eE][+-]?[0-9]+)?\Z|[+-]?(nan|inf|infinity)\Z", re.IGNORECASE
 )
 NO_ZONE = "has no zone: tz= (--tz) says which it is in"
-ISO_TIME = r"^[1-9][0-9]{3}-[0-9]{2}-[0-9]{2}([ T][0-9]{2}:[0-9]{2}:[0-9]{2}(\.[0-9]{3}([0-9]{3})?)?)?$"
+_DATE, _CLOCK = "[1-9][0-9]{3}-[0-9]{2}-[0-9]{2}", r"[ T][0-9]{2}:[0-9]{2}:[0-9]{2}(\.[0-9]{3}([0-9]{3})?)?"
+ISO_TIME = f"^{_DATE}({_CLOCK})?$"
+ZONED_TIME = f"^{_DATE}{_CLOCK}(Z|[+-]([01][0-9]|2[0-3]):[0-5][0-9])$"
+"""What Arrow reads as Python does, without a zone and with one."""
 
 
 @dataclass(frozen=True)
