@@ -96,15 +96,10 @@ def _from_text(name: str, column: pa.Array, kind: ValueType, times: Times) -> tu
         return _each_text(name, column, kind, times)
     odd = [at for at, values in enumerate(found) if values is None]
     parsed, failed = _each_text(name, pa.concat_arrays([parts[at] for at in odd]), kind, times)
-    taken = 0
-    reasons: Reasons = {}
-    for at in odd:
-        count = len(parts[at])
-        found[at] = parsed.slice(taken, count)
-        for row in range(taken, taken + count) if failed else ():
-            if row in failed:
-                reasons[at * _PIECE + row - taken] = failed[row]
-        taken += count
+    # Only the last piece may have fewer rows, and it is the last of the odd ones too.
+    for n, at in enumerate(odd):
+        found[at] = parsed.slice(n * _PIECE, _PIECE)
+    reasons = {odd[row // _PIECE] * _PIECE + row % _PIECE: why for row, why in failed.items()}
     return pa.concat_arrays(found), reasons
 
 

@@ -25,7 +25,7 @@ from timelapse.log.beside import BESIDE, FILE, columns_beside, with_beside
 from timelapse.log.manifest import ContentHash, FileEntry, SegmentEntry
 from timelapse.log.types import EventType
 from timelapse.model.events import Event
-from timelapse.store.parts import PartWriter
+from timelapse.store.parts import PartWriter, Written
 from timelapse.tables.coded import coded_type, codes_of, fitted, is_coded, plain_bytes
 from timelapse.tables.ordering import scattered, taker
 from timelapse.tables.parquet import differences
@@ -211,14 +211,14 @@ class SegmentWriter:
         )  # fmt: skip
 
 
-class _Later:
+class _Later(Written):
     """A file for Parquet to write to: what it writes goes to the file in another thread, some of it at a time."""
 
     def __init__(self, file: PartWriter, disk: Beside) -> None:
         self._file, self._disk = file, disk
         self._held: list[bytes] = []
-        self._holding = self._position = 0
-        self.closed = self._failed = False
+        self._holding = 0
+        self._failed = False
 
     def write(self, data: bytes | pa.Buffer) -> int:
         """Raises what writing something before this has raised; once. A writer that is given up ends its file all the same."""
@@ -246,24 +246,6 @@ class _Later:
         """Wait until all is written. Raises what that raised."""
         self._hand_over()
         self._disk.wait()
-
-    def tell(self) -> int:
-        return self._position
-
-    def flush(self) -> None:
-        pass
-
-    def readable(self) -> bool:
-        return False
-
-    def writable(self) -> bool:
-        return True
-
-    def seekable(self) -> bool:
-        return False
-
-    def close(self) -> None:
-        """Nothing, as for PartWriter."""
 
 
 def _stored(column: pa.Array, kind: pa.DataType) -> pa.Array:

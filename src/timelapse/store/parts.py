@@ -70,33 +70,11 @@ class _Sums:
         return Part(self._bytes, "".join(self._whole))
 
 
-class PartWriter:
-    """A new file, written from front to back, which is there under its name when it is closed: whole or not at all.
+class Written:
+    """A file object as Arrow and Parquet write to, from front to back. Subclasses have `write`, and count what they are given in `_position`."""
 
-    It is a file object, as Arrow and Parquet write to. Use it with `with`: an exception leaves nothing. `lasting`: its
-    content is to outlive a loss of power; its name does once somebody syncs the folder. Raises StorageError (TL932) that names the file where there is no room. What is at
-    `path` is replaced, unless it is `new`: then FileExistsError.
-    """
-
-    def __init__(self, path: Path, *, lasting: bool = False, new: bool = False) -> None:
-        self.path = path
-        self._aside = path.with_name(f".{path.name}.{uuid.uuid4().hex}.partial")
-        self._lasting, self._new = lasting, new
-        self._sums = _Sums()
-        self._position = 0
-        self.closed = False
-        with writing(path):
-            self._file = os.open(self._aside, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_CLOEXEC, 0o666)
-
-    def write(self, data: bytes | memoryview | pa.Buffer) -> int:
-        view = memoryview(data).cast("B")
-        self._sums.add(view)
-        left = view
-        with writing(self.path):
-            while left:
-                left = left[os.write(self._file, left) :]
-        self._position += len(view)
-        return len(view)
+    closed = False
+    _position = 0
 
     def tell(self) -> int:
         return self._position
@@ -114,7 +92,34 @@ class PartWriter:
         return False
 
     def close(self) -> None:
-        """Nothing: Arrow closes what it has written to, also after an error. The file is put in place by `with`."""
+        """Nothing: Arrow closes what it has written to, also after an error."""
+
+
+class PartWriter(Written):
+    """A new file, written from front to back, which is there under its name when it is closed: whole or not at all.
+
+    It is a file object, as Arrow and Parquet write to. Use it with `with`: an exception leaves nothing. `lasting`: its
+    content is to outlive a loss of power; its name does once somebody syncs the folder. Raises StorageError (TL932) that names the file where there is no room. What is at
+    `path` is replaced, unless it is `new`: then FileExistsError.
+    """
+
+    def __init__(self, path: Path, *, lasting: bool = False, new: bool = False) -> None:
+        self.path = path
+        self._aside = path.with_name(f".{path.name}.{uuid.uuid4().hex}.partial")
+        self._lasting, self._new = lasting, new
+        self._sums = _Sums()
+        with writing(path):
+            self._file = os.open(self._aside, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_CLOEXEC, 0o666)
+
+    def write(self, data: bytes | memoryview | pa.Buffer) -> int:
+        view = memoryview(data).cast("B")
+        self._sums.add(view)
+        left = view
+        with writing(self.path):
+            while left:
+                left = left[os.write(self._file, left) :]
+        self._position += len(view)
+        return len(view)
 
     def part(self) -> Part:
         """What was written. To be asked when it is closed."""
