@@ -109,18 +109,21 @@ def test_what_a_slice_did_is_found_when_the_next_one_has_run(
     slices: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """One task goes on from slice to slice, and the thread beside it comes late: the next slice has written by then."""
-    over, late = threading.Event(), list[bool]()
+    turn, finished, late = threading.Condition(), list[int](), list[bool]()
     real_finish, real_collect = kernel.NativeKernel.finish, gathering.collect
 
     def finish(self: Any, result: Any, later: int = 0) -> None:
-        over.set()
+        with turn:
+            finished.append(later)
+            turn.notify_all()
         real_finish(self, result, later)
-        if later:
-            over.clear()
 
     def collect(tables: Any, result: Any, threads: int, images: Any = None) -> None:
         if images:
-            late.append(over.wait(60))
+            # The slice after the one whose turn it is has finished: its count, as an event that is cleared may be missed.
+            next_one = len(late) + 2
+            with turn:
+                late.append(turn.wait_for(lambda: len(finished) >= next_one, 60))
         real_collect(tables, result, threads, images or {})
 
     monkeypatch.setattr(kernel.NativeKernel, "finish", finish)
