@@ -15,9 +15,11 @@ from timelapse.kernels.choose import SWITCH
 from timelapse.model.events import Event
 
 _TEXT = """
+import collections
 import contextvars
 import functools
 import itertools
+import operator
 import random
 import timelapse as tl
 
@@ -73,6 +75,12 @@ _SEEN = [  # code, helpers, body
     ("TL117", "class C:\n    n = 0", "C.n += 1; x = C.n"),
     ("TL117", "def f(seen=[]):\n    seen.append(1)\n    return len(seen)", "x = f()"),
     ("TL115", "roll = functools.partial(random.randint, 1, 1000)\ndef f():\n    return roll()", "x = f()"),
+    ("TL117", "kept = collections.defaultdict(int)", "kept[e.who]; x = len(kept)"),
+    (
+        "TL117",
+        "class D(dict):\n    def __missing__(self, k):\n        self[k] = len(self)\n        return self[k]\nkept = D()",
+        "x = kept[e.who]",
+    ),
     (
         "TL106",
         "def f(p, e):\n    try:\n        p.reject('no')\n    except:\n        pass",
@@ -83,6 +91,16 @@ _HIDDEN = [  # what no reading of the code shows
     ("take", "take = getattr(itertools.count(), '__next__')", "x = take()"),
     ("draw", "kept = (random.Random(3),)", "x = int(kept[0].random() * 1000)"),
     ("dict", "kept = {'n': itertools.count()}\ndef f(name):\n    return next(kept[name])", "x = f('n')"),
+]
+_KEPT = [  # what an event leaves as it was when it is processed twice, and what the next events see
+    ("setitem", "kept = {}", "operator.setitem(kept, e.who, 1); x = len(kept)"),
+    ("dunder", "kept = {}", "dict.__setitem__(kept, e.who, 1); x = len(kept)"),
+    (
+        "partial",
+        "def g(kept, k):\n    kept[k] = 1\n    return len(kept)\nf = functools.partial(g, {})",
+        "x = f(e.who)",
+    ),
+    ("misses", "@functools.lru_cache\ndef f(n):\n    return n", "f(e.who); x = f.cache_info().misses"),
 ]
 _FINE = [
     ("@functools.lru_cache\ndef f(n):\n    return n + 1", "x = f(e.who)"),
@@ -136,6 +154,27 @@ def test_what_the_code_does_not_show_is_found_by_processing_twice(
     assert caught.value.place.line
     run = tl.replay(program, _events(program), spark=False, allow_impure=True)
     assert run.certificate["twice"] is None
+
+
+@pytest.mark.parametrize(("name", "helpers", "body"), _KEPT)
+def test_what_later_events_see_is_found_by_beginning_again(name: str, helpers: str, body: str) -> None:
+    """Before slices that are run one after the other, or at once, see other things than the serial loop."""
+    program = _program(helpers, body)
+    with pytest.raises(
+        tl.TimelapseError, match=r"after all of the first 40 events had been processed once"
+    ) as caught:
+        tl.replay(program, _events(program), spark=False, slices=4)
+    assert caught.value.code == "TL113"
+
+
+def test_states_that_differ_only_at_the_end_are_found() -> None:
+    """A write that no output shows."""
+    program = _program("kept = {}", "operator.setitem(kept, e.who, 1); x = 0; self.total[9] += len(kept)")
+    with pytest.raises(
+        tl.TimelapseError, match=r"leaves total\[9\] 117 the first time and 120 the second"
+    ) as caught:
+        tl.replay(program, _events(program), spark=False)
+    assert caught.value.code == "TL113"
 
 
 @pytest.mark.parametrize(("helpers", "body"), _FINE)

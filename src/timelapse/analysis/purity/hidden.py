@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import contextvars
 import types
+from collections import defaultdict
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -81,8 +82,12 @@ class MovingObjects:
 
 
 def _used_as(node: ast.AST, parents: dict[ast.AST, ast.AST]) -> str | None:
-    """The method by which an object is used at a node: `f` of `x.f(...)`, `__call__` of `x(...)`, `__next__` of `next(x)`."""
+    """The method by which an object is used at a node: `f` of `x.f(...)`, `__call__` of `x(...)`, `__next__` of `next(x)`,
+    `__getitem__` of `x[...]`.
+    """
     parent = parents.get(node)
+    if isinstance(parent, ast.Subscript) and parent.value is node:
+        return "__getitem__" if isinstance(parent.ctx, ast.Load) else None
     if isinstance(parent, ast.Attribute) and isinstance(parent.ctx, ast.Load):
         call = parents.get(parent)
         return parent.attr if isinstance(call, ast.Call) and call.func is parent else None
@@ -105,6 +110,10 @@ def _moves(value: Any, method: str | None) -> str | None:
         return f"an iterator ({what}) that every use moves on"
     if isinstance(value, types.MethodType):
         line = _changes_itself(type(value.__self__), value.__func__.__name__, set())
+    elif method == "__getitem__" and isinstance(value, defaultdict) and value.default_factory is not None:
+        return "a defaultdict, to which each missing key that is read is added"
+    elif method == "__getitem__" and isinstance(value, dict):
+        line = _changes_itself(kind, method, set()) or _changes_itself(kind, "__missing__", set())
     elif method is not None and not isinstance(value, type | types.ModuleType | types.FunctionType):
         line = _changes_itself(kind, method, set())
     else:
