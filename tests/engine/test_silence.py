@@ -12,6 +12,7 @@ from timelapse.log import Log
 from timelapse.model.calendar import Calendar
 from timelapse.model.silence import count_ticks
 from timelapse.run.source import refuse_silence
+from timelapse.testing import Harness
 
 YEAR_2900 = 29_348_006_400_000_000
 
@@ -245,7 +246,7 @@ def test_timers_that_start_themselves_again_are_like_ticks(tmp_path: Path) -> No
     note = next(n for n in tl.explain(Again, log).diagnostics if n.code == "TL510")
     assert note.severity == "error"
     assert tl.check(Again, log, spark=False).worst == "error"
-    harness = tl.testing.Harness(Again)
+    harness = Harness(Again)
     harness.feed(*six()[:5])
     with pytest.raises(SilentLog, match="seq 5"):
         harness.feed(six()[5])
@@ -263,5 +264,5 @@ def test_explain_check_and_the_harness_tell_of_ticks_too(tmp_path: Path) -> None
     found = tl.check(Daily, log, spark=False)
     assert [f.name for f in found.findings][-2:] == ["gaps", "replay"]
     with pytest.raises(SilentLog):
-        tl.testing.Harness(Daily).feed(*six())
+        Harness(Daily).feed(*six())
     assert "TL510" not in str(tl.explain(Patient, log))

@@ -60,6 +60,7 @@ class Rules(tl.Program):
         ("runs/a", "runs/a"),
         ("/a/b", "/a/b"),
         ("./s3", "s3"),
+        ("./s3:a", "s3:a"),
         ("file:/a/b", "/a/b"),
         ("file:///a/b%20c", "/a/b c"),
         ("file://localhost/a", "/a"),
@@ -81,7 +82,7 @@ def test_a_path_of_this_machine(given: str | Path, path: str) -> None:
     "given",
     [
         "s3://bucket/run", "S3://bucket/run", "s3a://b", "hdfs://host:9000/x", "gs://b/x", "abfss://c@h/x", "http://h/x",
-        "dbfs:/x", "file://host/x", "file://", Path("s3://bucket/run"), "weird+x.y-z://a",
+        "dbfs:/x", "file://host/x", "file://", "s3:bucket/run", "GS:bucket", Path("s3://bucket/run"), "weird+x.y-z://a",
     ],
 )  # fmt: skip
 def test_another_scheme_is_refused(given: str | Path) -> None:
@@ -163,6 +164,7 @@ COMMANDS = [
     "why http://bucket/run Odd:3",
     "state http://bucket/run seen",
     "log http://bucket/log",
+    "log log --uses --below http://bucket/runs",
     "demo --out s3://bucket/x --events 1000",
 ]
 

@@ -74,13 +74,16 @@ def _plain(value: object) -> Any:
 
 
 _BOTH = re.compile(
-    r"""(?<![\w.(])[a-z_]+(?:=(?:"[^"]*"|'[^']*'|[^\s()]*))? \((--[a-z][a-z-]*(?: [^()\s]+)*)\)"""
+    r"""(?<![\w.(])([a-z_]+)(=(?:"[^"]*"|'[^']*'|[^\s()]*))? \((--([a-z][a-z-]*)(?: [^()\s]+)*)\)"""
 )
 
 
 def as_options(text: str) -> str:
-    """An error's text for the command line: of an argument that is named both ways, `sep= (--sep)`, the option alone."""
-    return _BOTH.sub(r"\1", text)
+    """An error's text for the command line: of an argument that is named both ways, `sep= (--sep)`, the option alone.
+
+    A word without `=` is an argument where it is the option's name: in `not (--without FILE)` it is none.
+    """
+    return _BOTH.sub(lambda m: m[3] if m[2] or m[1].replace("_", "-") == m[4] else m[0], text)
 
 
 def show_error(error: TimelapseError, *, as_json: bool) -> None:

@@ -311,8 +311,9 @@ def show_log(
         return
     if forget or expire or versions or keep or uses:
         from timelapse.cli.log_versions import change_versions
+        from timelapse.store.places import local_path
 
-        looked = list(below or []) if uses or below else None
+        looked = [local_path(p, "folder") for p in below or []] if uses or below else None
         change_versions(
             log, forget=forget, keep=keep, expire=expire, uses=looked, version=version, as_json=as_json
         )

@@ -103,7 +103,7 @@ def silent(program: Program, before: int, event: str, at: int, seq: int) -> Sile
     return SilentLog(
         f"{event} at {moment(at)} (ts {at}, seq {seq}) comes {span(at - before)} after the event before it, at "
         f"{moment(before)}: {'; '.join(what)}",
-        hint=f"is the time of that event right? Leave it out where it is not (--without FILE with {seq} in it), or "
+        hint=f"is the time of that event right? If not, leave it out: --without FILE with {seq} in it. If so, "
         f"allow such gaps: class {spec.name}(tl.Program, gap={-(-(at - before) // DAY)} * tl.DAY)",
     )  # fmt: skip
 

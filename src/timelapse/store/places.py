@@ -34,6 +34,12 @@ def local_path(place: str | Path, what: str = "place") -> Path:
     text = str(place)
     found = _SCHEME.match(text)
     if found is None and not text.lower().startswith("file:"):
+        scheme, colon, rest = text.partition(":")
+        if colon and scheme.lower() in {*OBJECTS, *_READ}:
+            raise StorageError(
+                f"a {what} cannot be at {text}: a URL has two slashes", code="TL930",
+                hint=f"{scheme}://{rest}; a file or folder of that name is ./{text}",
+            )  # fmt: skip
         return Path(place)
     scheme = "file" if found is None else found[1].lower()
     if scheme != "file":
