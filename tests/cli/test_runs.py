@@ -128,6 +128,19 @@ def test_runs_are_named_and_found(tmp_path: Path, social: Path, monkeypatch: pyt
     assert cli("verify", "@7").err.startswith("TL807")
 
 
+@pytest.mark.parametrize("asked", ["100%", "6000", "99,999"])
+def test_all_of_a_log_is_verified_where_all_is_asked_for(asked: str, tmp_path: Path, social: Path) -> None:
+    """So many events as the log has, or more: compared, and told, as a part is."""
+    done = cli("replay", ANTISPAM, social, "--out", tmp_path / "run", "--verify", asked)
+    assert done.code == 0, done.err
+    assert "verified equal to the serial reference: all 6,000 events" in done.out
+    assert "it went on to" not in done.out
+    again = cli(
+        "replay", ANTISPAM, social, "--out", tmp_path / "run", "--overwrite", "--verify", asked, "--json"
+    )
+    assert again.json["verification"]["events"] == 6000
+
+
 @pytest.mark.spark
 def test_a_session_that_is_there_is_used(spark: SparkSession, tmp_path: Path, social: Path) -> None:
     """--master takes the running session as it is; the result is the same."""

@@ -182,7 +182,9 @@ def replay(
             until=None if until is None else parse_time("--until", until),
             start_from=None if start_from is None else find_run(start_from), resumable=resumable, engine=engine, resume="auto" if resume is None else resume,
         )  # fmt: skip
-        proof = run.verify(covering(run, wanted), progress) if wanted else None
+        proof = None
+        if check is not None:
+            proof = run.verify(None if wanted is None else covering(run, wanted), progress)
     if as_json:
         _print_run_json(run, proof)
     else:
