@@ -26,7 +26,7 @@ from tests.streaming.test_live import FAST
 from tests.streaming.test_serve import Client, Named, Names, rows
 from timelapse.errors import UsageError
 from timelapse.streaming.live import Live
-from timelapse.streaming.serve import wire
+from timelapse.streaming.serve import app, wire
 from timelapse.streaming.serve.app import Server
 from timelapse.streaming.serve.listening import Listening
 
@@ -233,6 +233,30 @@ def test_a_client_that_offers_another_protocol(served: tuple[Live, Client]) -> N
     answer = connection.getresponse()
     assert (answer.status, json.loads(answer.read())) == (200, {"rows": 1, "counted": 1})
     connection.close()
+
+
+def test_a_request_has_one_host(served: tuple[Live, Client]) -> None:
+    """Two were taken, and what stands in front may go by the other one."""
+    client = served[1]
+    token = client.tokens["push"].encode()
+    head = b"POST /push/Named HTTP/1.1\r\nHost: localhost\r\nHost: other\r\nAuthorization: Bearer " + token
+    body = rows("twice")
+    before = client.ask("/api/status")[1]["rows"]
+    found = spoken(client, head + b"\r\nContent-Length: %d\r\n\r\n" % len(body) + body)
+    assert found.startswith(b"HTTP/1.1 400"), found
+    assert found.count(b"HTTP/1.1") == 1
+    assert client.ask("/api/status")[1]["rows"] == before
+
+
+def test_a_body_that_stalls_is_given_up(served: tuple[Live, Client], monkeypatch: pytest.MonkeyPatch) -> None:
+    """What it had sent was kept as long as it held the connection."""
+    client = served[1]
+    monkeypatch.setattr(app, "STALLED", 0.2)
+    token = client.tokens["push"].encode()
+    head = b"POST /push/Named HTTP/1.1\r\nHost: localhost\r\nContent-Length: 100\r\nAuthorization: Bearer "
+    found = spoken(client, head + token + b"\r\n\r\n" + b"{")
+    assert found.startswith(b"HTTP/1.1 408"), found
+    assert b"nothing was taken" in found
 
 
 def test_a_client_that_hangs_up_within_a_body(served: tuple[Live, Client]) -> None:

@@ -30,6 +30,8 @@ from timelapse.errors import (
     StorageError,
     UsageError,
 )
+from timelapse.model.program import as_program, spec_of
+from timelapse.model.versions import load_named
 from timelapse.progress import Silent
 from timelapse.run import run_serial
 from timelapse.streaming import loop, saving
@@ -40,7 +42,7 @@ from timelapse.streaming.pack import Pack
 from timelapse.streaming.place import LocalPlace
 from timelapse.streaming.reading import Reading
 from timelapse.streaming.running import Saving
-from timelapse.streaming.sources import follow
+from timelapse.streaming.sources import follow, sent_ids
 
 
 class Hit(tl.Event):
@@ -219,6 +221,61 @@ def test_rows_that_are_sent(tmp_path: Path) -> None:
     assert run.parity().same
     with pytest.raises(SourceError):
         push.send(hits(1))
+
+
+def test_ids_outlast_restarts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """However many segments have them: files do, of which old ones are removed. They were looked for in the last thousand segments only."""
+    monkeypatch.setattr(sent_ids, "SEGMENTS", 4)
+    monkeypatch.setattr(sent_ids, "REMEMBERED", 30)
+    monkeypatch.setattr(sent_ids, "_READ", 3)
+    out, rows = tmp_path / "out", hits(80)
+    for begin in (0, 21, 66):
+        push = tl.Push()
+        with tl.live(Watch, {Mark: tl.Push(), Hit: push}, out, lateness="1h", **FAST) as run:
+            again = rows[max(0, begin - 30) : begin]
+            assert [push.send([row], id=f"{row.ts}") for row in again] == [0] * len(again)
+            new = rows[begin : {0: 21, 21: 66, 66: 80}[begin]]
+            assert [push.send([row], id=f"{row.ts}") for row in new] == [1] * len(new)
+            run.until(lambda e: e.partitions[-1].rows > 0)
+        assert len(list((out / sent_ids.FOLDER).iterdir())) <= 30 // 4 + 2
+    first = min((out / sent_ids.FOLDER).iterdir())
+    data = bytearray(first.read_bytes())
+    data[len(data) // 2] ^= 1
+    first.write_bytes(data)
+    with pytest.raises(StorageError, match=first.name) as altered:
+        with tl.live(Watch, {Mark: tl.Push(), Hit: tl.Push()}, out, lateness="1h", **FAST) as run:
+            run.wait(LONG)
+    assert altered.value.code == "TL931"
+
+
+def test_what_was_sent_is_processed_once_and_the_run_ends(tmp_path: Path) -> None:
+    """As a command, with `--once`: it never ended, since nobody closes the stream."""
+    (tmp_path / "rules.py").write_text(
+        "import timelapse as tl\n\n\nclass Hit(tl.Event):\n    who: int\n\n\nclass Rules(tl.Program):\n    n: tl.Counter[int]\n\n"
+        "    @tl.on(Hit)\n    def hit(self, e: Hit) -> None:\n        self.n[e.who] += 1\n"
+    )
+    out = tmp_path / "out"
+    program = load_named(f"{tmp_path / 'rules.py'}:Rules")
+    event: Any = spec_of(as_program(program)).events[0]
+    push = tl.Push()
+    with tl.live(program, {event: push}, out, **FAST) as run:
+        run.pause()
+        push.send([event(who=1, ts=1), event(who=1, ts=2)])
+    assert run.last is None
+    found = cli("live", f"{tmp_path / 'rules.py'}:Rules", out, "Hit=push", "--once", "--ahead", "any")
+    assert found.code == 0, found
+    last = Reading.open(out).last
+    assert last is not None
+    assert last.end_seq == 2
+
+
+@pytest.mark.parametrize("what", ["none/*.jsonl", "none.jsonl"])
+def test_files_that_are_missing_begin_nothing(what: str, tmp_path: Path) -> None:
+    """The run's folder was there by then."""
+    with pytest.raises(SourceError, match=r"there (is|are) no file") as missing:
+        tl.live(Plain, {Hit: str(tmp_path / what)}, tmp_path / "out", once=True, **FAST)
+    assert missing.value.code == "TL945"
+    assert not (tmp_path / "out").exists()
 
 
 def test_a_place_that_takes_nothing_for_a_while(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -20,14 +20,16 @@ from tests.streaming.simulator import Disk, SimulatedPlace
 from tests.streaming.test_head import STREAMS, Row, Timed, World, check, declare, opened
 from tests.streaming.test_head import Plain as HeadPlain
 from tests.streaming.test_live import FAST, Hit, Plain, hits, lines, put
-from timelapse.errors import StorageError
+from timelapse.errors import SourceError, StorageError
 from timelapse.model.program import as_program
+from timelapse.progress import Silent
 from timelapse.run import run_serial
 from timelapse.streaming.checkpoints import compact, load
 from timelapse.streaming.collecting import collect
 from timelapse.streaming.head import Head
 from timelapse.streaming.reading import Reading
 from timelapse.streaming.rules import Rules
+from timelapse.streaming.sources.files import Files
 
 
 @pytest.fixture(autouse=True)
@@ -209,3 +211,38 @@ def test_it_takes_over_at_once_when_the_other_has_ended(tmp_path: Path) -> None:
     with tl.live(Plain, {Hit: folder}, out, once=True, standby="60s", **FAST) as run:
         assert run.wait(LONG)
     assert run.digest == run_serial(Plain, hits(200)).digest
+
+
+@pytest.mark.parametrize("standby", ["60s", None])
+def test_who_takes_over_waits_for_a_source_that_is_away(
+    standby: str | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It ended with an error, and then nobody ran the run. A process that users begin says so at once."""
+    out, folder, told = tmp_path / "out", tmp_path / "in", list[str]()
+    folder.mkdir()
+    put(folder / "0.jsonl", lines(hits(50)))
+    with tl.live(Plain, {Hit: folder}, out, once=True, **FAST) as run:
+        run.wait(LONG)
+    begin, away = Files.start, [True, True, True]
+
+    def start(self: Files, *args: Any) -> None:
+        if away:
+            away.pop()
+            raise ConnectionError("nobody answers")
+        begin(self, *args)
+
+    class Heard(Silent):
+        def note(self, text: str) -> None:
+            told.append(text)
+
+    monkeypatch.setattr(Files, "start", start)
+    put(folder / "1.jsonl", lines(hits(10, 50)))
+    with tl.live(Plain, {Hit: folder}, out, once=True, standby=standby, progress=Heard(), **FAST) as run:
+        if standby is None:
+            with pytest.raises(SourceError, match="nobody answers"):
+                run.wait(LONG)
+            return
+        run.wait(LONG)
+    assert not away
+    assert "Hit does not answer, and is asked again: nobody answers" in told
+    assert run.digest == run_serial(Plain, hits(60)).digest

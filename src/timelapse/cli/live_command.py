@@ -128,7 +128,13 @@ def live(
             help="Every so often show what rows that still wait would put out, marked as early, until their epoch commits.",
         ),
     ] = None,
-    once: Annotated[bool, typer.Option("--once", help="Process what sources have now, and end.")] = False,
+    once: Annotated[
+        bool,
+        typer.Option(
+            "--once",
+            help="Process what sources have now, and end: of rows that are sent, those that came before.",
+        ),
+    ] = False,
     start_from: Annotated[
         str | None,
         typer.Option(
@@ -284,7 +290,7 @@ def live(
     }  # fmt: skip
     named = _named(sources, classes, program)
     layout = layouts(given, mapping or [], list(named), classes, program, header=not no_header)
-    streams = {classes[kind]: _streams(own, layout[kind]) for kind, own in named.items()}
+    streams = {classes[kind]: _streams(own, layout[kind], once=once) for kind, own in named.items()}
     if master is not None:
         check_master(master)
         want(master)
@@ -320,8 +326,8 @@ def live(
     print_end(run, line)
 
 
-def _streams(own: dict[str, str], layout: Any) -> dict[str, Any]:
-    """The sources of a type, by name."""
+def _streams(own: dict[str, str], layout: Any, *, once: bool) -> dict[str, Any]:
+    """The sources of a type, by name. `once`: what was sent before is all."""
     from dataclasses import replace
 
     from timelapse.streaming.sources.choose import named_source
@@ -330,7 +336,9 @@ def _streams(own: dict[str, str], layout: Any) -> dict[str, Any]:
     found: dict[str, Any] = {}
     for name, text in own.items():
         if text == "push":
-            found[name] = Push(layout)
+            found[name] = push = Push(layout)
+            if once:
+                push.close()
         else:
             found[name] = named_source(text, layout) or replace(layout, data=text)
     return found

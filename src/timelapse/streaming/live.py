@@ -30,7 +30,7 @@ from timelapse.streaming.declared import Unfit, differences, grown, put_out, typ
 from timelapse.streaming.early import Copies, EarlyResults, checked_every
 from timelapse.streaming.evolution import Migration
 from timelapse.streaming.filters import Filter, changed, other, read_filter
-from timelapse.streaming.format import Epoch
+from timelapse.streaming.format import RUN, Epoch
 from timelapse.streaming.handover import Origin, origin_of
 from timelapse.streaming.head import Head
 from timelapse.streaming.health import Health
@@ -40,6 +40,7 @@ from timelapse.streaming.opening import (
     begin_run,
     check_change,
     check_options,
+    check_sources,
     event_classes,
     newest_epoch,
     numbered,
@@ -87,7 +88,7 @@ def live(
     once there are so many rows, and `trigger` after it began in any case. A checkpoint is written every `checkpoint`. Lengths of time are "500ms", "5s", "1h", or seconds.
 
     With `quarantine` an event at which a handler raises is taken out, and the run goes on; at most `max_quarantined` of an epoch. `once`: what
-    sources have now is processed to its end, and the run ends. `start_from`: a run that the live run goes on from: its log has all rows up to its
+    sources have now is processed to its end, and the run ends; a `tl.Push` ends when it is closed. `start_from`: a run that the live run goes on from: its log has all rows up to its
     end, so those that streams still have are skipped and counted.
 
     `sinks` take outputs besides the run's own files (timelapse.streaming.sinks): each epoch exactly once, behind the run at their own pace.
@@ -156,6 +157,9 @@ def live(
 
         session()
     slicing = Slicing(slice_rows, engine=engine)
+    heard_by = Silent() if progress is None else progress
+    if not place.exists(RUN):
+        check_sources(made, declared, heard_by.note)
     run, run_hash = begin_run(place, given, types, origin)
     if origin is None:
         origin = origin_of(place, run, given)
@@ -181,7 +185,6 @@ def live(
             place=Place(str(place)), code="TL943",
             hint="say that this is the next version with evolve=True (--evolve), or write to another directory",
         )  # fmt: skip
-    heard_by = Silent() if progress is None else progress
     folder = scratch_folder("live", large=True)
     change = successor(
         place,

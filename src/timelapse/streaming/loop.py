@@ -8,11 +8,12 @@ from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from timelapse.display import many
 from timelapse.env.scheduler import give_way
-from timelapse.errors import Place, SourceError, StorageError, TimelapseError
+from timelapse.errors import StorageError, TimelapseError
 from timelapse.log.types import EventType
 from timelapse.model.program import Program
 from timelapse.progress import Progress
@@ -29,7 +30,7 @@ from timelapse.streaming.place import RunPlace
 from timelapse.streaming.rows import Batch
 from timelapse.streaming.saving import Saver
 from timelapse.streaming.sinks.base import Follower
-from timelapse.streaming.sources.base import LiveSource
+from timelapse.streaming.sources.base import LiveSource, answering
 from timelapse.streaming.sources.push import Push
 from timelapse.streaming.streams import StreamEntry
 from timelapse.streaming.turns import short_turns
@@ -215,13 +216,12 @@ class Loop:
             head.stream(entry)
             own = [p for p in head.partitions.values() if p.stream == entry.number]
             notes = head.notes(entry.number) if source.noted else []
-            try:
-                source.start(entry.number, self._kinds[entry.type], own, notes, self._wake.set)
-            except (TimeoutError, ConnectionError) as error:
-                raise SourceError(
-                    f"{entry.text} does not answer: {error}", place=Place(source.text), code="TL945",
-                    hint="check the address, and begin the run again: it goes on behind its last epoch",
-                ) from error  # fmt: skip
+            begin = partial(source.start, entry.number, self._kinds[entry.type], own, notes, self._wake.set)
+            if self._timing.standby is None:
+                with answering(entry.text, source):
+                    begin()
+            else:
+                self._begin_again_and_again(entry.text, begin)
             if warning := getattr(source, "warning", ""):
                 self._progress.note(f"{entry.text}, {source.text}: {warning}; they are read as they appear")
             for name in source.partitions():
@@ -232,6 +232,14 @@ class Loop:
         self._saver.begin()
         with self.changed:
             self.changed.notify_all()
+
+    def _begin_again_and_again(self, stream: str, begin: Callable[[], None]) -> None:
+        """A process that has taken over waits for a source that does not answer: there is none that would begin it again."""
+        while True:
+            try:
+                return begin()
+            except (TimeoutError, ConnectionError) as error:
+                self._wait(f"{stream} does not answer, and is asked again: {error}", 1.0)
 
     def _stand_by(self, head: Head, patience: float) -> None:
         """Follow the epochs of another process until it is gone."""

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import datetime
+import threading
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
@@ -14,7 +15,7 @@ from timelapse import __version__
 from timelapse.analysis import analyse
 from timelapse.analysis.result import Severity
 from timelapse.errors import ImpureProgram, Place, RunError, UsageError
-from timelapse.log.types import event_types, heard
+from timelapse.log.types import EventType, event_types, heard
 from timelapse.model.events import Event
 from timelapse.model.fingerprint import fingerprint
 from timelapse.model.program import Program, spec_of
@@ -27,8 +28,9 @@ from timelapse.streaming.handover import Origin
 from timelapse.streaming.place import LivePlace
 from timelapse.streaming.programs import keep_program
 from timelapse.streaming.sinks.base import Sink, can_retract
-from timelapse.streaming.sources.base import LiveSource
+from timelapse.streaming.sources.base import LiveSource, answering
 from timelapse.streaming.sources.choose import source_of as live_source
+from timelapse.streaming.sources.push import Push
 from timelapse.streaming.streams import StreamEntry
 
 
@@ -156,6 +158,28 @@ def sources_of(
             source.use(place, trigger)
             found.append((cls.__name__, name, source))
     return found
+
+
+def check_sources(
+    made: Sequence[tuple[str, str, LiveSource]], types: Sequence[EventType], tell: Callable[[str], None]
+) -> None:
+    """Before a new run is begun. Raises SourceError for one that cannot be read at all."""
+    kinds = {kind.name: kind for kind in types}
+    try:
+        for kind, name, source in made:
+            stream = StreamEntry(0, kind, name, source.text).text
+            waiting = threading.Timer(1.0, tell, [f"{stream}: waiting for an answer of {source.text}"])
+            waiting.start()
+            try:
+                with answering(stream, source):
+                    source.check(kinds[kind])
+            finally:
+                waiting.cancel()
+    except BaseException:
+        for _, _, source in made:
+            if not isinstance(source, Push):  # the caller may give it to the next run
+                source.close()
+        raise
 
 
 def numbered(

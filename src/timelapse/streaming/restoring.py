@@ -16,8 +16,9 @@ from timelapse.streaming.checkpoints import candidates, load
 from timelapse.streaming.format import CHECKPOINTS, EPOCHS, NEWEST, RUN, VERSIONS, Epoch, epoch_name
 from timelapse.streaming.place import LivePlace, live_place
 from timelapse.streaming.sources.push import SEGMENTS
+from timelapse.streaming.sources.sent_ids import FOLDER as IDS
 
-_OURS = {EPOCHS, CHECKPOINTS, VERSIONS, SEGMENTS, NEWEST}
+_OURS = {EPOCHS, CHECKPOINTS, VERSIONS, SEGMENTS, IDS, NEWEST}
 """What a copy that was not finished has left."""
 
 
@@ -97,9 +98,15 @@ def restore(
             continue
         put(name, data)
         done.checkpoints += 1
-    for folder in (VERSIONS, SEGMENTS):
+    for folder in (VERSIONS, SEGMENTS, IDS):
         for one in source.files(folder):
-            put(one.name, source.read(one.name))
+            try:
+                data = source.read(one.name)
+            except FileNotFoundError:  # of ids that need not be known any more
+                if folder != IDS:
+                    raise
+                continue
+            put(one.name, data)
             done.segments += folder == SEGMENTS
     target.hint(NEWEST, str(last).encode())
     put(RUN, source.read(RUN))

@@ -36,6 +36,8 @@ from timelapse.streaming.sources.push import Push
 
 MOST_QUESTION = 1 << 20
 MOST_LISTED = 1000
+STALLED = 30.0
+"""Seconds that a sender may pause within a body: what it has sent is kept in memory."""
 _CSP = "default-src 'none'; style-src 'unsafe-inline'; script-src 'self'; connect-src 'self'; img-src data:; frame-ancestors 'none'; base-uri 'none'"
 Handler = Callable[[Request], Awaitable[Response]]
 
@@ -312,12 +314,17 @@ def _event(head: str, kind: str, table: Any) -> str:
 
 
 async def _body(request: Request, most: int) -> bytes:
-    """A request's body. Raises Refused where it is longer."""
+    """A request's body. Raises Refused where it is longer, or stalls."""
     body = bytearray()
-    async for part in request.stream():
-        body += part
-        if len(body) > most:
-            raise Refused(413, f"at most {most >> 20} MB at a time")
+    try:
+        async with asyncio.timeout(STALLED) as patience:
+            async for part in request.stream():
+                body += part
+                if len(body) > most:
+                    raise Refused(413, f"at most {most >> 20} MB at a time")
+                patience.reschedule(asyncio.get_running_loop().time() + STALLED)
+    except TimeoutError:
+        raise Refused(408, f"nothing of the body came for {STALLED} s; nothing was taken") from None
     return bytes(body)
 
 

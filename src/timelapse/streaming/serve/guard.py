@@ -35,6 +35,8 @@ class Refused(Exception):
     def response(self) -> Response:
         """For the client."""
         headers = {"WWW-Authenticate": "Bearer"} if self.status == 401 else {}
+        if self.status in (408, 413):  # the rest of its body is not read
+            headers["Connection"] = "close"
         return JSONResponse({"error": self.why}, self.status, headers)
 
 

@@ -40,15 +40,19 @@ class Protocol(HttpToolsProtocol):
 
     def on_headers_complete(self) -> None:
         self._moved = True
-        if not self._offers:
-            super().on_headers_complete()
+        if self._offers:
+            return
+        if sum(name == b"host" for name, _ in self.headers) > 1:  # RFC 9112, section 3.2
+            self.send_400_response("A request has one Host.")
+            return
+        super().on_headers_complete()
 
     def on_body(self, body: bytes) -> None:
         self._moved = True
         super().on_body(body)
 
     def on_message_complete(self) -> None:
-        if not self._offers:
+        if not self._offers and not self.transport.is_closing():
             super().on_message_complete()
 
     @property

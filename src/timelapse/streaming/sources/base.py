@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import Protocol
 
 import numpy as np
 import pyarrow as pa
 
-from timelapse.errors import SourceError, UsageError
+from timelapse.errors import Place, SourceError, UsageError
 from timelapse.ingest.batches import Batch as Parsed
 from timelapse.ingest.convert import wire_type
 from timelapse.ingest.files import Format
@@ -43,6 +44,10 @@ class LiveSource(Protocol):
     def text(self) -> str:
         """What it reads from, for people, and to see that it is the same after a restart."""
 
+    def check(self, kind: EventType) -> None:
+        """Before a new run is begun: raise as `start` does where it cannot be read at all. Nothing is written yet."""
+        return
+
     def start(
         self,
         stream: int,
@@ -52,7 +57,7 @@ class LiveSource(Protocol):
         wake: Callable[[], None],
     ) -> None:
         """Go on behind these positions. `notes`: what the source has noted in epochs so far; `wake`: to be called when
-        there are new rows. Raises SourceError where that cannot be."""
+        there are new rows. Raises SourceError where that cannot be, TimeoutError or ConnectionError where the source does not answer: it may be called again then."""
 
     def partitions(self) -> Sequence[str]:
         """The partitions that there are now."""
@@ -79,6 +84,18 @@ class LiveSource(Protocol):
         return
 
     def close(self) -> None: ...
+
+
+@contextmanager
+def answering(stream: str, source: LiveSource) -> Iterator[None]:
+    """Raise SourceError (TL945) where a source does not answer."""
+    try:
+        yield
+    except (TimeoutError, ConnectionError) as error:
+        raise SourceError(
+            f"{stream} does not answer: {error}", place=Place(source.text), code="TL945",
+            hint="check the address, and begin the run again; one that has epochs goes on behind the last",
+        ) from error  # fmt: skip
 
 
 def pieces(most: int, piece: Callable[[], Batch | None]) -> list[Batch]:

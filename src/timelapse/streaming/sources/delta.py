@@ -22,6 +22,7 @@ import pyarrow.fs
 from timelapse.decoding import decoded
 from timelapse.errors import Place, SourceError
 from timelapse.ingest.parse import parse_table
+from timelapse.ingest.plan import Plan
 from timelapse.ingest.source import Source
 from timelapse.log.types import EventType
 from timelapse.streaming.rows import Batch
@@ -82,6 +83,9 @@ class DeltaSource(LiveSource):
 
     noted = True  # which it has read
 
+    def check(self, kind: EventType) -> None:
+        self._planned(kind, self._opened())
+
     def start(
         self,
         stream: int,
@@ -115,8 +119,11 @@ class DeltaSource(LiveSource):
                 "it was restored from an older copy, or made anew: begin another run",
             )
         self._until = newest if self._once else None
+        self._plan = self._planned(kind, table)
+
+    def _planned(self, kind: EventType, table: Any) -> Plan:
         have = tuple(pa.schema(table.schema().to_arrow()).names)
-        self._plan = table_plan(kind, self._given.layout, have, "table")
+        return table_plan(kind, self._given.layout, have, "table")
 
     def _wrong(self, what: str, hint: str) -> SourceError:
         return SourceError(what, place=Place(self._where), hint=hint, code="TL945")

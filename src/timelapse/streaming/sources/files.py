@@ -63,6 +63,15 @@ class Files(LiveSource):
 
     noted = True  # which it has read
 
+    def check(self, kind: EventType) -> None:
+        if self._once and self.warning and not any(os.path.isdir(p) for p in self._source.paths):
+            raise SourceError(
+                "there are no files",
+                place=Place(", ".join(self._source.paths)),
+                hint="give a file, a folder or a glob",
+                code="TL945",
+            )
+
     def start(
         self,
         stream: int,
@@ -72,18 +81,8 @@ class Files(LiveSource):
         wake: Callable[[], None],
     ) -> None:
         self._stream, self._kind = stream, kind
-        if (
-            self._once
-            and self.warning
-            and not notes
-            and not any(os.path.isdir(p) for p in self._source.paths)
-        ):
-            raise SourceError(
-                "there are no files",
-                place=Place(", ".join(self._source.paths)),
-                hint="give a file, a folder or a glob",
-                code="TL945",
-            )
+        if not notes:
+            self.check(kind)
         self._position = next((p.position for p in partitions if p.name == ONE), -1)
         for note in notes:
             file = decoded(note, _Taken)

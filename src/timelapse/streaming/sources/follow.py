@@ -45,6 +45,15 @@ class Follow(LiveSource):
     def text(self) -> str:
         return f"lines of {self._path}"
 
+    def check(self, kind: EventType) -> None:
+        if self._once and self.warning:
+            raise SourceError(
+                "there is no file",
+                place=Place(str(self._path)),
+                hint="give a file, a folder or a glob",
+                code="TL945",
+            )
+
     def start(
         self,
         stream: int,
@@ -56,13 +65,7 @@ class Follow(LiveSource):
         self._stream, self._kind = stream, kind
         cursor = next((p.cursor for p in partitions if p.name == ONE), "")
         self._at = int(cursor or 0)
-        if self._once and self.warning:
-            raise SourceError(
-                "there is no file",
-                place=Place(str(self._path)),
-                hint="give a file, a folder or a glob",
-                code="TL945",
-            )
+        self.check(kind)
         if self._once:
             self._until = self._size()
 

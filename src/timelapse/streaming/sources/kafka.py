@@ -92,6 +92,30 @@ class KafkaSource(LiveSource):
     def text(self) -> str:
         return f"Kafka {self._given.topic} at {self._given.brokers}"
 
+    def check(self, kind: EventType) -> None:
+        self._connect(kind)
+        self._numbers()
+
+    def _connect(self, kind: EventType) -> None:
+        """Begin to speak with the brokers, without an answer so far. Raises SourceError, UsageError for a layout that will not do."""
+        try:
+            from confluent_kafka import Consumer
+        except ImportError:
+            raise SourceError(
+                "confluent-kafka is not installed", hint="pip install confluent-kafka", code="TL945"
+            ) from None
+        given, layout = self._given, self._given.layout
+        self._kind = kind
+        format_ = layout.format or ("text" if layout.regex is not None else "json")
+        self._plan = line_plan(kind, layout, format_)
+        if self._consumer is not None:
+            return
+        settings = {
+            "bootstrap.servers": given.brokers, "group.id": given.group or f"timelapse-{given.topic}", "enable.auto.commit": False,
+            "auto.offset.reset": "error", "enable.partition.eof": False, **QUIET, **given.config,
+        }  # fmt: skip
+        self._consumer = Consumer(settings)
+
     def start(
         self,
         stream: int,
@@ -100,25 +124,28 @@ class KafkaSource(LiveSource):
         notes: Sequence[str],
         wake: Callable[[], None],
     ) -> None:
-        try:
-            from confluent_kafka import Consumer
-        except ImportError:
-            raise SourceError(
-                "confluent-kafka is not installed", hint="pip install confluent-kafka", code="TL945"
-            ) from None
-        given, layout = self._given, self._given.layout
-        self._stream, self._kind = stream, kind
-        format_ = layout.format or ("text" if layout.regex is not None else "json")
-        self._plan = line_plan(kind, layout, format_)
-        settings = {
-            "bootstrap.servers": given.brokers, "group.id": given.group or f"timelapse-{given.topic}", "enable.auto.commit": False,
-            "auto.offset.reset": "error", "enable.partition.eof": False, **QUIET, **given.config,
-        }  # fmt: skip
-        self._consumer = Consumer(settings)
+        self._stream = stream
+        self._connect(kind)
         self._next = {int(p.name): p.position + 1 for p in partitions}
         self._find()
         if self._once:
             self._until = dict(self._ends)
+
+    def _numbers(self) -> list[int]:
+        """The partitions that there are. Raises TimeoutError, and SourceError where there is no such topic."""
+        from confluent_kafka import KafkaException
+
+        assert self._consumer is not None
+        topic = self._given.topic
+        try:
+            found = self._consumer.list_topics(topic, timeout=_WAIT).topics[topic]
+        except KafkaException as error:
+            raise TimeoutError(str(error)) from None
+        if found.error is not None:
+            raise SourceError(
+                f"{found.error}", place=Place(self.text), hint="check the topic's name", code="TL945"
+            )
+        return sorted(found.partitions)
 
     def _find(self) -> None:
         """Look for partitions, and where each of them ends."""
@@ -126,14 +153,9 @@ class KafkaSource(LiveSource):
 
         consumer, topic = self._consumer, self._given.topic
         assert consumer is not None
+        new = False
         try:
-            found = consumer.list_topics(topic, timeout=_WAIT).topics[topic]
-            if found.error is not None:
-                raise SourceError(
-                    f"{found.error}", place=Place(self.text), hint="check the topic's name", code="TL945"
-                )
-            new = False
-            for number in sorted(found.partitions):
+            for number in self._numbers():
                 low, high = consumer.get_watermark_offsets(TopicPartition(topic, number), timeout=_WAIT)
                 self._ends[number] = high
                 if number not in self._next:

@@ -109,6 +109,18 @@ class PostgresSource(LiveSource):
         at = f"{where.hostname or 'this machine'}{where.path}" if where.scheme else "a database"
         return f"PostgreSQL {self._given.table} by {self._given.by} at {at}"
 
+    def check(self, kind: EventType) -> None:
+        self._checked(kind)
+
+    def _checked(self, kind: EventType) -> int | None:
+        """The table's last position. Raises SourceError where it will not do."""
+        self._kind = kind
+        self._describe()
+        low, high = self._ends()
+        if low is not None and low < 0:
+            raise self._wrong(f"{self._given.by} is {low}", "positions are numbers from 0 on")
+        return high
+
     def start(
         self,
         stream: int,
@@ -117,12 +129,9 @@ class PostgresSource(LiveSource):
         notes: Sequence[str],
         wake: Callable[[], None],
     ) -> None:
-        self._stream, self._kind = stream, kind
+        self._stream = stream
         self._position = next((p.position for p in partitions if p.name == ONE), -1)
-        self._describe()
-        low, high = self._ends()
-        if low is not None and low < 0:
-            raise self._wrong(f"{self._given.by} is {low}", "positions are numbers from 0 on")
+        high = self._checked(kind)
         if high is not None and high < self._position:
             raise self._wrong(
                 f"{self._given.by} ends at {high:,}, and the run has read up to {self._position:,}",

@@ -10,7 +10,7 @@ import queue
 import threading
 import time
 import uuid
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Future
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -29,10 +29,11 @@ from timelapse.log.segment import table_of
 from timelapse.log.types import EventType
 from timelapse.model.events import Event
 from timelapse.store.waiting import while_not
-from timelapse.streaming.pack import Pack, packed
+from timelapse.streaming.pack import Pack, header, packed
 from timelapse.streaming.place import LivePlace
 from timelapse.streaming.rows import Batch
 from timelapse.streaming.sources.base import LiveSource, fields_of, line_plan
+from timelapse.streaming.sources.sent_ids import Known, SentIds
 from timelapse.streaming.streams import Partition
 from timelapse.tables.rowhash import hash_sum
 
@@ -40,8 +41,7 @@ ONE = "push"
 SEGMENTS = "push"
 MOST_ROWS = 100_000
 """Rows of one segment, about."""
-_REMEMBERED = 1_000_000
-"""So many ids of what was sent are remembered."""
+_REMEDY = "restore it from a copy"
 
 
 class _Segment(msgspec.Struct, frozen=True):
@@ -59,9 +59,9 @@ class _Segment(msgspec.Struct, frozen=True):
     writer: str = ""
     """A random name of the process's stream: two that write the same rows are told apart."""
 
-    def known(self) -> Iterator[tuple[str, int | None]]:
+    def known(self) -> list[Known]:
         """The ids, each with the hash of its rows where there is one."""
-        return zip_longest((name for name, _ in self.ids), self.hashes)
+        return list(zip_longest((name for name, _ in self.ids), self.hashes))
 
 
 class _Landed(Exception):
@@ -80,8 +80,8 @@ class _Sent:
 class Push(LiveSource):
     """A stream that rows are sent to: `send` in Python, POST over HTTP (`timelapse live --listen`).
 
-    `send` returns when the rows are durable. What is sent again under the same `id` is accepted and not counted again; other rows under an `id` that
-    is known are refused. `close` says that nothing more will come.
+    `send` returns when the rows are durable. What is sent again under the same `id` is accepted and not counted again, after a restart too; other rows under an `id` that
+    is known are refused. The newest million ids are known. `close` says that nothing more will come.
     """
 
     def __init__(self, layout: Source | None = None) -> None:
@@ -91,7 +91,6 @@ class Push(LiveSource):
         self._ready = threading.Event()
         self._closed, self._over, self._hurry = (threading.Event() for _ in range(3))
         self._failure: BaseException | None = None
-        self._ids: dict[str, int | None] = {}
         self._thread: threading.Thread | None = None
         self._next_read = 1
         self._next_write = 1
@@ -289,7 +288,7 @@ class Push(LiveSource):
                 there = None
             if there is None:
                 raise
-            pack = None if there == data else Pack(name, there, _Segment, "restore it from a copy")
+            pack = None if there == data else Pack(name, there, _Segment, _REMEDY)
             if (
                 pack is not None and pack.about.writer == self._writer
             ):  # one of those before, whose senders were told that it is not known
@@ -304,16 +303,12 @@ class Push(LiveSource):
 
     def _take(self, table: pa.Table, about: _Segment) -> None:
         """The segment of the next number is there."""
+        number = self._next_write
         with self._lock:
-            self._held[self._next_write] = self._rows, table
+            self._held[number] = self._rows, table
             self._next_write += 1
             self._rows += table.num_rows
-        self._remember(about.known())
-
-    def _remember(self, ids: Iterable[tuple[str, int | None]]) -> None:
-        self._ids.update(ids)
-        while len(self._ids) > _REMEMBERED:
-            del self._ids[next(iter(self._ids))]
+        self._ids.add(number, about.known())
 
     def _name(self, number: int) -> str:
         return f"{SEGMENTS}/{self._stream:04d}-{number:016d}"
@@ -334,22 +329,13 @@ class Push(LiveSource):
         self._stream, self._kind, self._wake = stream, kind, wake
         known = next((p for p in partitions if p.name == ONE), None)
         self._next_read = int(known.cursor or 1) if known is not None else 1
-        # What was sent and not yet taken is read again; ids are those of the last segments.
-        number, rows, ids = self._next_read, 0, list[tuple[str, int | None]]()
-        back = number - 1
-        while back > 0 and len(ids) < _REMEMBERED and self._place.exists(self._name(back)):
-            about = self._read(back).about
-            ids = [*about.known(), *ids]
-            rows = max(rows, about.first + about.rows)
-            back -= 1
-            if number - back > 1000:
-                break
+        number = self._next_read  # what was sent and not yet taken is read again
         while self._place.exists(self._name(number)):
-            about = self._read(number).about
-            ids += about.known()
-            rows = about.first + about.rows
             number += 1
-        self._remember(ids)
+        last = self._about(number - 1) if number > 1 else None
+        rows = 0 if last is None else last.first + last.rows
+        self._ids = SentIds(self._place, stream)
+        self._ids.load(number - 1, lambda segment: self._about(segment).known())
         self._next_write, self._rows = number, rows
         thread = threading.Thread(target=self._write_all, name="timelapse-push", daemon=True)
         thread.start()
@@ -360,7 +346,11 @@ class Push(LiveSource):
 
     def _read(self, number: int) -> Pack[_Segment]:
         name = self._name(number)
-        return Pack(name, self._place.read(name), _Segment, "restore it from a copy")
+        return Pack(name, self._place.read(name), _Segment, _REMEDY)
+
+    def _about(self, number: int) -> _Segment:
+        name = self._name(number)
+        return header(name, self._place.pieces(name), _Segment, _REMEDY)
 
     def partitions(self) -> Sequence[str]:
         return (ONE,)

@@ -82,6 +82,9 @@ class SparkFeed(LiveSource):
             )  # fmt: skip
         self._out, self.trigger = place.root, trigger
 
+    def check(self, kind: EventType) -> None:
+        table_plan(kind, self._layout, tuple(self._frame.columns), "DataFrame")
+
     def start(
         self,
         stream: int,
