@@ -176,14 +176,6 @@ def test_append_takes_several_layouts_too(tmp_path: Path) -> None:
     assert [(e.ts, e.user) for e in more.events(Txn)] == [(1, 1), (5, 1), (6, 2), (7, 1)]
 
 
-def test_tables_have_no_place_among_files(tmp_path: Path) -> None:
-    (tmp_path / "a.csv").write_text("ts,user,cents\n1,1,1\n")
-    table = pa.table({"ts": [1], "user": [1], "cents": [1]})
-    with pytest.raises(IngestError, match="must all be files"):
-        Log.write(tmp_path / "log", {Txn: [Source(str(tmp_path / "a.csv")), Source(table)]})
-    assert not (tmp_path / "log").exists()
-
-
 @pytest.mark.parametrize(
     ("text", "said"),
     [

@@ -189,3 +189,38 @@ def test_bounds_that_leave_nothing(tmp_path: Path) -> None:
         Source("x.csv", min_ts="2026-01-02", max_ts="2026-01-01")
     with pytest.raises(UsageError, match="is no time"):
         Source("x.csv", min_ts=True)
+
+
+def test_what_every_ingest_notices_is_said_once(tmp_path: Path) -> None:
+    """A field that no file has is told by the first ingest, not by each night's; `timelapse log` counts all files together."""
+    (tmp_path / "events.py").write_text(
+        "import timelapse as tl\nclass Pay(tl.Event):\n    id: int\n    note: str | None\n    city: str | None\n"
+    )
+    path = tmp_path / "log.toml"
+    path.write_text(
+        'events = "events.py"\nlog = "log"\n[[source]]\ntype = "Pay"\nfiles = "a/*.csv"\narrival = "at"\n'
+        '[[source]]\ntype = "Pay"\nfiles = "b/*.csv"\nfields = { city = ["town", "place"] }\n'
+    )
+    (tmp_path / "a").mkdir()
+    (tmp_path / "b").mkdir()
+    (tmp_path / "b" / "1.csv").write_text("ts,id,town\n5,1,x\n")
+
+    def day(n: int, late: int) -> str:
+        (tmp_path / "a" / f"{n}.csv").write_text(f"ts,id,at\n{n},{n},{n + late}\n")
+        done = cli("ingest", path)
+        assert done.code == 0, done.err
+        return done.out
+
+    first = day(1, 7_000_000)
+    assert "Pay.note is None everywhere: there is no column 'note'" in first
+    assert "Pay.city is None in 1 of 2 files that have no column 'city'" in first
+    for n in (2, 3, 4):
+        assert " is None " not in day(n, n * 1_000_000)
+    shown = cli("log", tmp_path / "log").out
+    assert shown.count("Pay.note is None everywhere") == 1
+    assert "Pay.city is None in 4 of 5 files" in shown
+    (lateness,) = [line for line in shown.splitlines() if line.startswith("lateness")]
+    assert "in the last of 4 ingests" in lateness
+    (tmp_path / "a" / "9.csv").write_text("ts,id,at,note\n9,9,9,hello\n")
+    assert cli("ingest", path).code == 0
+    assert "Pay.note is None in 5 of 6 files that have no column 'note'" in cli("log", tmp_path / "log").out

@@ -24,14 +24,9 @@ from timelapse.cli.writes import file_of
 from timelapse.display import many
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from timelapse.log import LogInfo
-    from timelapse.log.manifest import SourceEntry
     from timelapse.model.events import Event
 
-_LAYOUTS = 6
-"""Changes of layout that are shown of a source."""
 _DEFAULT_EVENTS = 1_000_000
 _GAPS = 6
 """Gaps that are shown."""
@@ -363,6 +358,7 @@ def _print_info(info: LogInfo) -> None:
 
     from timelapse.cli.columns_view import print_columns
     from timelapse.cli.console import clean, console, line
+    from timelapse.cli.noticed_view import print_noticed
     from timelapse.cli.view import moment, share, size, skipped_as, span
 
     table = Table(box=None, pad_edge=False, header_style="dim")
@@ -389,13 +385,12 @@ def _print_info(info: LogInfo) -> None:
     else:
         line(
             f"{moment(info.ts_first)} to {moment(info.ts_last)} UTC ({span(info.ts_last - info.ts_first)})   "
-            f"{many(info.count, 'event', 'events')}   {size(info.bytes)} in {many(info.segments, 'segment', 'segments')}   version {info.version}"
+            f"{many(info.count, 'event', 'events')}   {size(info.bytes)} in {many(info.segments, 'segment', 'segments')}{f' of at most {info.segment}' if info.segment else ''}   version {info.version}"
         )
         _print_days(info)
     print_gaps(info)
     print_columns(info.ingests, [kind.name for kind in info.types])
-    for sources in info.told:
-        print_noticed(sources)
+    print_noticed([one for sources in info.told for one in sources])
     if info.bad or info.skipped:
         bad = f"{many(info.bad, 'bad row', 'bad rows')} ({share(info.bad, info.count + info.bad)}, in {info.path}/quarantine)"
         skipped = f"{many(info.skipped, 'row', 'rows')} ({skipped_as([s for own in info.told for s in own])})"
@@ -416,48 +411,6 @@ def print_gaps(info: LogInfo) -> None:
         line(
             ("gap      ", "yellow"), f" and {len(info.gaps) - _GAPS:,} more: timelapse log {info.path} --json"
         )
-
-
-def print_noticed(sources: Sequence[SourceEntry]) -> None:
-    """What an ingest noticed of sources: fields without a column, rows outside the bounds, times that look wrong."""
-    from timelapse.cli.console import clean, line
-
-    for source in sources:
-        for name, files in source.without.items():
-            some = "" if files >= source.files else f"in {files:,} of {source.files:,} files "
-            column = source.source.get("fields", {}).get(name, name)
-            line(
-                ("empty    ", "yellow"),
-                clean(
-                    f" {source.type}.{name} is None {some}everywhere: there is no column {column!r}"
-                    if not some
-                    else f" {source.type}.{name} is None {some}that have no column {column!r}"
-                ),
-            )
-        for layout in source.layouts[:_LAYOUTS]:
-            line(("layout   ", "yellow"), " " + clean(layout))
-        if len(source.layouts) > _LAYOUTS:
-            line(
-                ("layout   ", "yellow"),
-                f" and {len(source.layouts) - _LAYOUTS:,} more changes: timelapse log --json",
-            )
-        if source.late:
-            from timelapse.cli.view import span
-
-            told = ", ".join(f"{name} {span(value)}" for name, value in source.late.items())
-            line(("lateness ", "dim"), f" {source.type}: {told}")
-        if source.conflicts:
-            line(
-                ("conflicts", "yellow"),
-                f" {many(source.conflicts, 'row', 'rows')} of {source.type} with the {', '.join(source.source.get('unique', []))} of another event, unlike it: in the quarantine",
-            )
-        if source.outside:
-            line(
-                ("outside  ", "yellow"),
-                f" {many(source.outside, 'row', 'rows')} of {source.type} beyond --min-ts and --max-ts: in the quarantine",
-            )
-        for warning in source.warnings:
-            line(("warning  ", "yellow"), " " + clean(warning))
 
 
 def _print_days(info: LogInfo, most: int = 31) -> None:

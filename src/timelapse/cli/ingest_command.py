@@ -203,6 +203,13 @@ def ingest(
         str | None,
         typer.Option("--types", metavar="A,B", help="Only the sources of these types, of a definition."),
     ] = None,
+    segment: Annotated[
+        str | None,
+        typer.Option(
+            metavar="6h|1d|1w|1mo",
+            help="Cut a new log's files at the ends of these periods (UTC) too, so that --from and --to read those of their time alone. Kept with the log.",
+        ),
+    ] = None,
     append: Annotated[
         bool,
         typer.Option(
@@ -236,7 +243,7 @@ def ingest(
     if events.endswith(".toml"):
         layout = {
             "ts": ts, "unit": unit, "time-format": time_format, "year": year, "tz": tz, "format": fmt, "sep": sep, "quote": quote,
-            "no-header": no_header, "columns": columns, "map": mapping, "regex": regex, "null": null, "min-ts": min_ts, "max-ts": max_ts,
+            "no-header": no_header, "segment": segment, "columns": columns, "map": mapping, "regex": regex, "null": null, "min-ts": min_ts, "max-ts": max_ts,
             "unmatched": unmatched != "skip", "arrival": arrival, "order": order, "unique": unique, "max-bad-day": max_bad_day,
         }  # fmt: skip
         _of_definition(events, out, sources, layout, share, late=late, append=append, overwrite=overwrite, master=master, as_json=as_json, span=span, types=types)  # fmt: skip
@@ -251,6 +258,10 @@ def ingest(
         raise UsageError(
             f"{'the sources are' if out else 'the log and its sources are'} missing", code="TL808",
             hint=f"timelapse ingest {events} logs/oct TYPE=PATH..., or timelapse ingest log.toml",
+        )  # fmt: skip
+    if segment is not None and append:
+        raise UsageError(
+            "--segment is for a new log: an append keeps to how the log is cut", hint="leave it out, or --overwrite", code="TL808"
         )  # fmt: skip
     classes = load_events(events)
     paths = paths_of(sources, classes, events)
@@ -275,7 +286,7 @@ def ingest(
         every, has_all = _not_taken(out, every, as_json=as_json)
         if has_all:
             return
-    _make(events, out, every, share, late=cast("Late", late or "include"), append=append, overwrite=overwrite, master=master, as_json=as_json)  # fmt: skip
+    _make(events, out, every, share, late=cast("Late", late or "include"), append=append, overwrite=overwrite, master=master, as_json=as_json, segment=segment)  # fmt: skip
 
 
 def _not_taken(
@@ -345,13 +356,21 @@ def _of_definition(
         if not as_json:
             for note in notes:
                 line(("not read  ", "yellow"), note)
+            if found.segment != log.manifest.segment:
+                how = (
+                    f"for {log.manifest.segment} each" if log.manifest.segment else "cut by their size alone"
+                )
+                line(
+                    ("segments  ", "yellow"),
+                    f"{log.path}'s are {how}, and {file} says {found.segment or 'nothing of it'}: a log keeps to what it was made with; --overwrite makes it anew",
+                )
         if not wanted:
             _nothing_new(log, as_json=as_json, notes=notes)
             return
         append = True
     made = {classes[name]: own for name, own in wanted.items()}
     share = found.max_bad if share is None else share
-    _make(found.events, target, made, share, late=cast("Late", late or found.late), append=append, overwrite=overwrite, master=master, as_json=as_json, corrected=corrected, keep=found.keep, notes=notes)  # fmt: skip
+    _make(found.events, target, made, share, late=cast("Late", late or found.late), append=append, overwrite=overwrite, master=master, as_json=as_json, corrected=corrected, keep=found.keep, notes=notes, segment=found.segment)  # fmt: skip
 
 
 def _nothing_new(
@@ -378,10 +397,11 @@ def _nothing_new(
 def _make(
     events: str, out: Path, made: dict[type[Event], list[Source]], share: float | None, *, late: Late, append: bool,
     overwrite: bool, master: str | None, as_json: bool, corrected: dict[str, list[str]] | None = None, keep: float | None = None,
-    notes: Sequence[str] = (),
+    notes: Sequence[str] = (), segment: str | None = None,
 ) -> None:  # fmt: skip
     from timelapse.errors import UsageError
     from timelapse.log.log import MAX_BAD
+    from timelapse.log.periods import Period
     from timelapse.log.place import as_path, check_free
 
     if append and overwrite:
@@ -390,8 +410,9 @@ def _make(
         raise UsageError(f"--late {late!r} is not known", hint="include or refuse", code="TL808")
     if not append:
         check_free(as_path(out), overwrite=overwrite)
+        _ = segment and Period.of(segment)  # an error before anything is read
     began = time.perf_counter()
-    log = _run(out, made, MAX_BAD if share is None else share, late=late, append=append, overwrite=overwrite, master=master, as_json=as_json, corrected=corrected)  # fmt: skip
+    log = _run(out, made, MAX_BAD if share is None else share, late=late, append=append, overwrite=overwrite, master=master, as_json=as_json, corrected=corrected, segment=segment)  # fmt: skip
     print_summary(log, time.perf_counter() - began, events, as_json=as_json, not_read=notes)
     if keep is not None and (less := log.keep(keep)).version != log.version and not as_json:
         from timelapse.cli.console import line
@@ -404,7 +425,7 @@ def _make(
 
 def _run(
     out: Path, made: dict[type[Event], list[Source]], share: float, *, late: Late, append: bool, overwrite: bool,
-    master: str | None, as_json: bool, corrected: dict[str, list[str]] | None = None,
+    master: str | None, as_json: bool, corrected: dict[str, list[str]] | None = None, segment: str | None = None,
 ) -> Log:  # fmt: skip
     from timelapse.cli.options import start_spark
     from timelapse.cli.progress_view import progress_for
@@ -425,7 +446,7 @@ def _run(
         def write(spark: SparkSession | None) -> Log:
             if append:
                 return Log.open(out).append(made, spark, max_bad=share, late=late, corrected=corrected)
-            return Log.write(out, made, spark, max_bad=share, overwrite=overwrite, progress=progress)
+            return Log.write(out, made, spark, max_bad=share, overwrite=overwrite, progress=progress, segment=segment)  # fmt: skip
 
         # the files' absence is an error before Spark starts, too
         types = event_types(made)

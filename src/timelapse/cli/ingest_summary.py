@@ -22,8 +22,9 @@ def print_summary(
     """Tell what an ingest did. `events`: the file with the event classes. `not_read`: what it left out, which people have been told."""
     from timelapse.cli.columns_view import columns_json, print_columns
     from timelapse.cli.console import line, print_json
-    from timelapse.cli.data_commands import print_gaps, print_noticed
+    from timelapse.cli.data_commands import print_gaps
     from timelapse.cli.log_json import log_json
+    from timelapse.cli.noticed_view import print_noticed
     from timelapse.cli.view import share, size, skipped_as, span, took
 
     info = log.info()
@@ -45,7 +46,7 @@ def print_summary(
             f"{many(bad, 'bad row', 'bad rows')} ({share(bad, last.events + bad)}) in {log.path}/quarantine: timelapse log {log.path} --bad 5",
         )
     print_columns([last])
-    print_noticed(last.sources)
+    print_noticed(last.sources, [one for entry in info.ingests[:-1] for one in entry.sources])
     _print_sums(last, info.ingests[:-1])
     _print_known(last, info.ingests[:-1])
     if skipped:

@@ -20,7 +20,7 @@ def log_json(info: LogInfo) -> dict[str, Any]:
     """All that `timelapse log` prints, and each ingest with what was read, decided and noticed."""
     return {
         "path": info.path, "id": info.id, "version": info.version, "events": info.count,
-        "ts_first": info.ts_first, "ts_last": info.ts_last, "bytes": info.bytes, "segments": info.segments,
+        "ts_first": info.ts_first, "ts_last": info.ts_last, "bytes": info.bytes, "segments": info.segments, "segment": info.segment,
         "bad": info.bad, "skipped": info.skipped, "days": info.days, "missing_days": info.missing_days, "gaps": info.gaps,
         "types": [
             {"name": t.name, "events": t.count, "bytes": t.bytes, "fields": dict(t.fields)} for t in info.types

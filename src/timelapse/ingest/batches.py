@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from decimal import Decimal
 from typing import Any, Literal, NamedTuple
 
@@ -154,77 +154,6 @@ def of_objects(
     batch.skipped, batch.filtered = without, filtered + batch.filtered
     batch.read = count + filtered + without
     return batch
-
-
-def of_rows(
-    plan: Plan, rows: list[dict[str, Any]], numbers: npt.NDArray[np.int64], raw: Callable[[int], str]
-) -> Batch:
-    """Rows that go through the user's function, as typed columns."""
-    assert plan.applied is not None
-    constants = {name: None if text == NO_PARTITION else text for name, text in plan.constants}
-    found = plan.applied.rows([{**constants, **row} for row in rows])
-    keep = [n for n, one in enumerate(found) if one is not None]
-    reasons: Reasons = {at: one for at, n in enumerate(keep) if isinstance(one := found[n], str)}
-    told: list[Mapping[str, Any]] = [one if isinstance(one := found[n], Mapping) else {} for n in keep]
-    wanted = {c: _texts([one.get(c) for one in told]) for c in {c for c, _ in plan.only}}
-    own = np.union1d(
-        _only(replace(plan, constants=()), wanted, len(told)), np.asarray(sorted(reasons), np.int64)
-    )
-    told = [told[n] for n in own.tolist()]
-    reasons = {at: reasons[n] for at, n in enumerate(own.tolist()) if n in reasons}
-    places = np.asarray(keep, np.int64)[own]
-    count = len(told)
-    inputs = {c: _texts([one.get(c) for one in told]) for c in plan.inputs}
-    computed = _computed(replace(plan, constants=()), inputs, count, reasons)
-    doubts: dict[str, Doubts] = {}
-
-    def typed(name: str, choice: tuple[str, ...], kind: ValueType) -> pa.Array:
-        if choice[0] in computed:
-            return _noting(plan, name, computed[choice[0]], kind, reasons, doubts, texts=True)
-        given = [next((v for c in choice if (v := one.get(c)) is not None), None) for one in told]
-        return _from_anything(plan, name, given, kind, reasons, doubts)
-
-    ts = _all_at(plan, count) if plan.at is not None else typed("ts", plan.choices[0], TIME)
-    arrival = None if plan.arrival is None else typed("arrival", (plan.arrival,), TIME)
-    columns = [typed(f.name, c, f.type) for f, c in zip(plan.kind.fields, plan.choices[1:], strict=True)]
-    batch = _batch(
-        plan,
-        ts,
-        columns,
-        numbers[places],
-        reasons,
-        lambda at: raw(int(places[at])),
-        arrival=arrival,
-        doubts=doubts,
-    )
-    batch.seen = {c: frozenset() for one in told for c in one}
-    batch.filtered, batch.read = len(rows) - count, len(rows)
-    return batch
-
-
-def _from_anything(
-    plan: Plan, name: str, values: list[Any], kind: ValueType, reasons: Reasons, doubts: dict[str, Doubts]
-) -> pa.Array:
-    """Python values as a field's type: texts as they would be read from a text file, others as they are."""
-    is_text = np.asarray([type(v) is str for v in values], np.bool_)
-    at, others = np.flatnonzero(is_text), np.flatnonzero(~is_text)
-    texts = pa.array([values[n] for n in at.tolist()], pa.string())
-    made, own = convert(name, texts, kind, plan.times, texts=True, null=plan.null)
-    for n, reason in own.items():
-        reasons.setdefault(int(at[n]), reason)
-    if kind in (TIME, OptionalType(TIME)) and (doubted := doubts_of_values(values, plan.times)):
-        doubts[name] = doubted
-    found: Reasons = {}
-    loose = kind if kind.nullable else OptionalType(kind)  # what is missing is told below
-    rest = _from_python(name, [values[n] for n in others.tolist()], loose, plan.times, found)
-    for n, reason in found.items():
-        reasons.setdefault(int(others[n]), reason)
-    if not kind.nullable:
-        for n in np.flatnonzero(np.asarray(rest.is_null())).tolist():
-            reasons.setdefault(int(others[n]), f"{name} is null")
-    back = np.empty(len(values), np.int64)
-    back[np.concatenate([at, others])] = np.arange(len(values))
-    return pa.concat_arrays([made, rest.cast(made.type)]).take(pa.array(back))
 
 
 def as_text(value: Any) -> str:

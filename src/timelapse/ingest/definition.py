@@ -32,7 +32,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from timelapse.display import many
-from timelapse.errors import IngestError, Place, meant
+from timelapse.errors import IngestError, Place, UsageError, meant
 from timelapse.ingest.files import SourceFile, list_files
 from timelapse.ingest.known import Taken, Window, hull, is_same, lies_in, refuse_gone
 from timelapse.ingest.source import Source
@@ -43,10 +43,11 @@ from timelapse.ingest.tables.iceberg import Iceberg
 from timelapse.ingest.tables.postgres import STEP, Postgres
 from timelapse.ingest.write import Late
 from timelapse.log.manifest import IngestEntry
+from timelapse.log.periods import HINT, Period
 from timelapse.moments import iso_text
 
 _TOP: dict[str, type | tuple[type, ...]] = {
-    "events": str, "log": str, "max_bad": float, "late": str, "keep": str, "start": (str, datetime), "at_start": list, "source": list,
+    "events": str, "log": str, "max_bad": float, "late": str, "keep": str, "segment": str, "start": (str, datetime), "at_start": list, "source": list,
 }  # fmt: skip
 _LISTS = ("columns", "order_by", "files", "unique", "drop", "hash")
 
@@ -63,6 +64,8 @@ class Definition:
     late: Late = "include"
     keep: float | None = None
     """Seconds before the log's end: after an ingest earlier events are left out."""
+    segment: str | None = None
+    """The period in which each of the log's segments lies (log/periods.py)."""
 
     @classmethod
     def read(cls, path: Path) -> Definition:
@@ -102,6 +105,11 @@ class Definition:
         age = None if keep is None else re.fullmatch(r"([0-9]+(?:\.[0-9]+)?)([dh])", keep)
         if keep is not None and age is None:
             raise _wrong(path, f"keep is {keep!r}", 'an age: keep = "90d", or "36h"')
+        segment = found.get("segment")
+        try:
+            _ = segment and Period.of(segment)
+        except UsageError:
+            raise _wrong(path, f"segment is {segment!r}, which is no period", HINT) from None
         start = found.get("start")
         if before and start is None:
             raise _wrong(
@@ -122,7 +130,7 @@ class Definition:
             events = str(path.parent / events)
         log = found.get("log")
         return cls(path, events, None if log is None else path.parent / log, max_bad, sources, late,
-            None if age is None else float(age[1]) * (86_400 if age[2] == "d" else 3_600),
+            None if age is None else float(age[1]) * (86_400 if age[2] == "d" else 3_600), segment,
         )  # fmt: skip
 
 
@@ -157,16 +165,18 @@ def new_files(found: Definition, ingests: Sequence[IngestEntry]) -> Fresh:
     corrected: dict[str, list[str]] = {}
     notes: list[str] = []
     for name, every in found.sources.items():
-        if (table := every[0].in_catalog) is not None:
-            if every[0].unique:
-                left[name] = every
+        places = [n for n, source in enumerate(every) if source.in_catalog is None]
+        for position, source in enumerate(every):
+            if (table := source.in_catalog) is None:
+                continue
+            if any(one.unique for one in every):
+                left.setdefault(name, []).append(replace(source, position=position))
             else:
                 notes.append(
                     f"{name}: the table {table.name} was not read again: Spark's catalogue does not tell what is new in it. With unique = [...] it is "
                     "read, and rows that the log has count once; --overwrite makes the log again"
                 )  # fmt: skip
-            continue
-        sources, listed = every, [_listed(source) for source in every]
+        sources, listed = [every[n] for n in places], [_listed(every[n]) for n in places]
         files = [one for one, _, _ in listed]
         windows: dict[str, list[Window]] = {}
         for source, own in zip(sources, files, strict=True):
@@ -181,7 +191,7 @@ def new_files(found: Definition, ingests: Sequence[IngestEntry]) -> Fresh:
             path for path in known if any(not lies_in(one, hull(windows[path])) for one in taken.times((name, path)))
         }  # fmt: skip
         changed = {path for path, same in known.items() if not same}
-        for position, (_, _, whole) in enumerate(listed):
+        for position, (_, _, whole) in zip(places, listed, strict=True):
             if whole:  # what a table does not have any more is not in the log either
                 changed |= {path for path in taken.paths(name, position) if path not in windows}
         again = taken.all_again(name)
@@ -195,7 +205,7 @@ def new_files(found: Definition, ingests: Sequence[IngestEntry]) -> Fresh:
             changed = set(taken.paths(name))
         if changed:
             corrected[name] = sorted(changed)
-        for position, (source, (own, data, whole)) in enumerate(zip(sources, listed, strict=True)):
+        for position, source, (own, data, whole) in zip(places, sources, listed, strict=True):
             paths = [f.path for f in own if f.path not in known or f.path in changed]
             if paths or (whole and changed):
                 left.setdefault(name, []).append(replace(source, data=data(paths), position=position))

@@ -37,6 +37,7 @@ from timelapse.ingest.task import BAD, GONE, SAME, TWICE, Note, Notes, TaskRepor
 from timelapse.ingest.unique import NO_FILE, Before, Rows, known_events, place_of, rule_of, why_left_out
 from timelapse.ingest.unique import left_out as left_out_of
 from timelapse.log.beside import FILE, LATE, known_late, with_beside
+from timelapse.log.periods import Period
 from timelapse.log.quarantine import NOT_KEPT
 from timelapse.log.segment import fields_table, write_ordered
 from timelapse.log.types import EventType
@@ -105,15 +106,17 @@ def run(
     most: int,
     before: Before | None = None,
     progress: Progress | None = None,
+    period: Period | None = None,
 ) -> tuple[list[Prepared], TaskReport] | None:
     """Read files, sort them, write the segments below `folder`; None, and nothing written, where memory would not do.
 
-    `most`: the bytes that the events may take. `before`: the log that is appended to. `floor` is the time after which all events must lie, when a log is appended to. Raises IngestError.
+    `most`: the bytes that the events may take. `before`: the log that is appended to. `floor` is the time after which all events must lie, when a log is appended to.
+    `period`: each segment lies in one. Raises IngestError.
     """
     prepared: list[Prepared] = []
     try:
         with memory_reused():
-            return _run(prepared, sources, folder, floor, most, before, progress or Silent())
+            return _run(prepared, sources, folder, floor, most, before, progress or Silent(), period)
     finally:
         for one in prepared:
             one.close()
@@ -121,7 +124,7 @@ def run(
 
 def _run(
     prepared: list[Prepared], sources: Sequence[tuple[EventType, Source]], folder: Path, floor: int | None, most: int,
-    before: Before | None, progress: Progress,
+    before: Before | None, progress: Progress, period: Period | None,
 ) -> tuple[list[Prepared], TaskReport] | None:  # fmt: skip
     """The work of `run`; what it prepares it puts into `prepared`, which the caller closes."""
     for number, (kind, source) in enumerate(sources):
@@ -206,6 +209,7 @@ def _run(
             beside,
             threads=cores(),
             written=tell.writing(len(ts)),
+            period=period,
         )
     )
     return prepared, report
@@ -267,19 +271,23 @@ def _once(
             batches = [o for o in origins if o.source in numbers]
             where = np.repeat(np.arange(len(batches)), [len(o.rows) for o in batches])
             lines = np.concatenate([np.zeros(0, np.int64), *(o.rows for o in batches)])
-            places = [place_of(o.file) if prepared[o.source].source.is_files else NO_FILE for o in batches]
+            own_places = [
+                place_of(o.file) if prepared[o.source].source.is_files else NO_FILE for o in batches
+            ]
             rows = Rows(
                 own, table, own if late is None else own + known_late(pa.table({LATE: late.slice(first, len(own))})),
-                np.asarray(places, np.int64)[where], np.zeros(len(own), np.bool_),
+                np.asarray(own_places, np.int64)[where], np.zeros(len(own), np.bool_),
             )  # fmt: skip
             hidden = any(prepared[n].plan.private is not None for n in numbers)
             known = None
             if before is not None:
                 known = known_events(before.reader, kind, rule, own, table)
+                of_files = [n for n in numbers if prepared[n].source.is_files]
                 new = [
-                    (max(prepared[n].source.position, 0), f.path) for n in numbers for f in prepared[n].files
+                    (max(prepared[n].source.position, 0), f.path) for n in of_files for f in prepared[n].files
                 ]
-                rows = _behind(kind, known, before.places(kind, new, bases[numbers[0]]), rows)
+                places = before.places(kind, new, bases[of_files[0]] if of_files else 0)
+                rows = _behind(kind, known, places, rows)
             told = 0 if known is None else known.num_rows
             found = left_out_of(rule, kind, rows)
             why = why_left_out(rule)

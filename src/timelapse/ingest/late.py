@@ -19,6 +19,8 @@ import pyarrow as pa
 from timelapse.log import manifest as stored
 from timelapse.log.beside import BESIDE, FILE, LATE, ranks_of, with_beside
 from timelapse.log.manifest import IngestEntry, Manifest, SegmentEntry
+from timelapse.log.periods import Period
+from timelapse.log.periods import ranges as blocks
 from timelapse.log.reader import LogReader
 from timelapse.log.segment import (
     BLOCK_BYTES,
@@ -74,7 +76,7 @@ def merge(
         )
     behind = current.segments[begin.segment :]
     beside = sorted({name for s in (*behind, *segments) for f in s.files for name in f.beside})
-    made = list(_write(out, types, sides.ranges(begin), beside))
+    made = list(_write(out, types, sides.ranges(begin), beside, current.period))
     end = current.ts_last
     late = 0 if end is None else new.seq_at(end + 1)
     return Merged(list(current.segments[: begin.segment]), made, late, changed)
@@ -228,15 +230,15 @@ def _in_order(sides: Sequence[dict[int, pa.Table]], in_order: _Order) -> _Range:
 
 
 def _write(
-    out: Path, types: Sequence[EventType], ranges: Iterator[_Range], beside: Sequence[str]
-) -> Iterator[SegmentEntry]:
-    """Segments of ranges that follow one another; small ranges share a block."""
+    out: Path, types: Sequence[EventType], ranges: Iterator[_Range], beside: Sequence[str], period: Period | None
+) -> Iterator[SegmentEntry]:  # fmt: skip
+    """Segments of ranges that follow one another; small ranges share a block. Each segment lies in one `period`."""
     writer: SegmentWriter | None = None
-    number = 0
+    number = written = 0
     waiting: list[_Range] = []
 
     def flush() -> Iterator[SegmentEntry]:
-        nonlocal writer, number, waiting
+        nonlocal writer, number, waiting, written
         if not waiting:
             return
         ts, kinds = (np.concatenate([r[n] for r in waiting]) for n in (0, 1))
@@ -246,12 +248,15 @@ def _write(
         }
         waiting = []
         done: dict[int, int] = {}
-        for lo in range(0, len(ts), BLOCK_EVENTS):
-            hi = min(lo + BLOCK_EVENTS, len(ts))
+        for lo, hi in blocks(ts, period, BLOCK_EVENTS):
+            if writer is not None and period is not None and period.starts(np.asarray([written, ts[lo]])):
+                yield writer.close()
+                writer = None
             if writer is None:
                 writer = SegmentWriter(out, f"{number:06d}", types, beside)
                 number += 1
             writer.write(ts[lo:hi], kinds[lo:hi], next_block(types, kinds[lo:hi], tables, done))
+            written = int(ts[hi - 1])
             if writer.count + BLOCK_EVENTS > SEGMENT_EVENTS:
                 yield writer.close()
                 writer = None

@@ -25,6 +25,7 @@ from timelapse.ingest.task import BadRow, TaskReport
 from timelapse.ingest.unique import rule_of
 from timelapse.log import manifest as stored
 from timelapse.log.manifest import IngestEntry, SegmentEntry, SourceEntry
+from timelapse.log.periods import Period, check_number
 from timelapse.log.types import EventType
 from timelapse.moments import shown_time, time_text
 from timelapse.progress import Progress
@@ -45,12 +46,14 @@ def unique() -> str:
 def ingest(
     spark: SparkSession | None, sources: Sequence[tuple[EventType, Source]], folder: Path, floor: int | None,
     rows: int | None, partitions: int | None, before: Before | None = None, progress: Progress | None = None,
+    period: Period | None = None,
 ) -> tuple[list[Prepared], list[TaskReport]]:  # fmt: skip
     """Read and sort the sources and write them below `folder`: in this process where that is enough, else on Spark.
 
     Several sources of one type stand one after the other. Segments number types by their order here.
 
-    `before`: the log that is appended to. `floor`: no event may be earlier (microseconds). `rows`, `partitions`: as for `Log.write`. Raises IngestError.
+    `before`: the log that is appended to. `floor`: no event may be earlier (microseconds). `rows`, `partitions`: as for `Log.write`. `period`: each segment
+    lies in one. Raises IngestError.
     """
     from timelapse.ingest import in_process
 
@@ -64,7 +67,8 @@ def ingest(
             room = in_process.room(sources)
             if (
                 room.here
-                and (done := in_process.run(sources, folder, floor, room.most, before, progress)) is not None
+                and (done := in_process.run(sources, folder, floor, room.most, before, progress, period))
+                is not None
             ):
                 return done[0], [done[1]]
     from timelapse.env.spark_failures import explained, is_sparks
@@ -76,7 +80,7 @@ def ingest(
     prepared: list[Prepared] = []
     try:
         prepared = prepare_spark.prepare(used, sources, floor, rows)
-        reports = on_spark.run(used, prepared, folder, partitions, before)
+        reports = on_spark.run(used, prepared, folder, partitions, before, period)
     except Exception as error:
         if not is_sparks(error):
             raise
@@ -88,6 +92,7 @@ def ingest(
         if report.fatal is not None:
             code, message, place, hint = report.fatal
             raise IngestError(str(message), place=Place(what=place), hint=hint, code=str(code))
+    check_number(period, [s for r in reports for s in r.segments])
     return prepared, reports
 
 

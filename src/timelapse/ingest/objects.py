@@ -3,9 +3,9 @@ the value `sku` of each object in the list `items`."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from operator import attrgetter
-from typing import Any, get_args, get_origin
+from typing import Any, NamedTuple, get_args, get_origin
 
 import msgspec
 
@@ -125,6 +125,73 @@ def taken_apart(rows: Sequence[Any], path: Sequence[str]) -> tuple[list[int], li
         objects += found
         places += range(len(found))
     return parents, objects, places
+
+
+class Parts(NamedTuple):
+    """Rows of a user's function by column, those with a list that is taken apart once for each object in it; a text is why one is bad.
+
+    `parents`: which of the function's rows each is of. `places`: its place in the list, where one is taken apart. `empty`: rows without
+    an object there.
+    """
+
+    rows: list[Mapping[str, Any] | str]
+    parents: list[int]
+    places: list[int] | None
+    empty: int
+
+
+def parts_of(found: Sequence[Mapping[str, Any] | str | None], columns: Sequence[str]) -> Parts:
+    """What a function returned, with values by path under the names of these columns too; None is left out. A key of that name goes before a path."""
+    paths = {c: c.split(".") for c in columns if "." in c or MANY in c}
+    several = list_in(list(paths.values()))
+    outer = {c: path for c, path in paths.items() if MANY not in c}
+    inner = {c: path[len(several) :] for c, path in paths.items() if MANY in c} if several else {}
+    parts = Parts([], [], None if several is None else [], 0)
+    empty = 0
+
+    def add(number: int, row: Mapping[str, Any] | str, place: int = 0) -> None:
+        parts.rows.append(row)
+        parts.parents.append(number)
+        if parts.places is not None:
+            parts.places.append(place)
+
+    for number, one in enumerate(found):
+        if one is None:
+            continue
+        if isinstance(one, str) or not paths:
+            add(number, one)
+            continue
+        own = {**{c: v for c, path in outer.items() if (v := _under(one, path)) is not None}, **one}
+        if several is None or inner.keys() <= one.keys():
+            add(number, own)
+            continue
+        items = _under(one, several)
+        if items is None:
+            empty += 1
+        elif not isinstance(items, list | tuple):
+            add(number, f"{'.'.join(several)} is {type(items).__name__}, and not a list of objects")
+        elif odd := [at for at, item in enumerate(items) if not isinstance(item, Mapping)]:
+            add(
+                number,
+                f"item {odd[0] + 1} of {'.'.join(several)} is {type(items[odd[0]]).__name__}, and not an object",
+            )
+        else:
+            empty += not items
+            for place, item in enumerate(items):
+                add(
+                    number,
+                    own | {c: v for c, path in inner.items() if (v := _under(item, path)) is not None},
+                    place,
+                )
+    return parts._replace(empty=empty)
+
+
+def _under(row: Mapping[str, Any], path: Sequence[str]) -> Any:
+    """The value under some keys of nested mappings; None where there is none."""
+    found: Any = row
+    for key in path:
+        found = found.get(key) if isinstance(found, Mapping) else None
+    return found
 
 
 def _struct_in(kind: Any) -> Any:

@@ -23,7 +23,7 @@ from timelapse.errors import TimelapseError
 from timelapse.ingest import runs
 from timelapse.ingest.batches import Bad
 from timelapse.ingest.doubts import refuse_without_zone
-from timelapse.ingest.once_on_spark import once
+from timelapse.ingest.once_on_spark import frame_place, once
 from timelapse.ingest.parse import parse_table
 from timelapse.ingest.plan import Plan
 from timelapse.ingest.prepare import Prepared, Task, beside_of, file_numbers, read_task, types_of
@@ -31,6 +31,7 @@ from timelapse.ingest.prepare_spark import collect
 from timelapse.ingest.task import TaskReport, write_partition
 from timelapse.ingest.unique import Before
 from timelapse.ingest.wire_on_spark import KEYS, encode, fatal, spark_schema, spark_struct
+from timelapse.log.periods import Period
 from timelapse.log.segment import SEGMENT_EVENTS
 
 if TYPE_CHECKING:
@@ -59,7 +60,7 @@ def _read_files(
 
 
 def _read_frame(
-    number: int, type_: int, plan: Plan, *, hashed: bool
+    number: int, type_: int, plan: Plan, *, hashed: bool, place: int
 ) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     def read(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
@@ -70,7 +71,7 @@ def _read_frame(
                 done = parse_table(plan, table, 0)
                 refuse_without_zone(plan.kind, done.doubts, f"DataFrame for {plan.kind.name}", numbered=False)
                 kept = pa.array(done.rows)
-                done.rows = np.full(len(done.ts), -1, np.int64)
+                done.rows = np.full(len(done.ts), place, np.int64)
                 done.bad = [Bad(-1, *b[1:]) for b in done.bad]
                 own = [o.take(kept) for o in order]
                 yield from encode(number, type_, plan, -1, done, own, keyed=True, hashed=hashed)
@@ -100,7 +101,13 @@ def _frames(spark: SparkSession, prepared: Sequence[Prepared]) -> DataFrame:
             order_types = [f.dataType for f in one.frame.schema.fields if f.name.startswith("__order")]
             extra = [T.StructField(f"__order{n}", t, True) for n, t in enumerate(order_types)]
             made = one.frame.mapInArrow(
-                _read_frame(number, types[number], one.plan, hashed=types[number] in once),
+                _read_frame(
+                    number,
+                    types[number],
+                    one.plan,
+                    hashed=types[number] in once,
+                    place=frame_place(number, prepared),
+                ),
                 T.StructType([*schema.fields, *extra]),
             )
         elif one.tasks:
@@ -137,8 +144,10 @@ def run(
     folder: Path,
     partitions: int | None,
     before: Before | None = None,
+    period: Period | None = None,
 ) -> list[TaskReport]:
     """Sort everything and write the segments below `folder`. The tasks' reports, in log order. `before`: the log that is appended to.
+    `period`: each segment lies in one.
 
     Files are read and sorted in two steps of tasks (ingest/runs.py). DataFrames, and types with duplicates to be found, go through one sort of
     Spark's.
@@ -146,7 +155,7 @@ def run(
     from pyspark import StorageLevel
 
     if not any(one.frame is not None or one.source.unique for one in prepared):
-        return _in_runs(spark, prepared, folder, partitions, before)
+        return _in_runs(spark, prepared, folder, partitions, before, period)
     # Spark looks for the bounds of ranges by computing what it sorts once more: it is kept, so that no source is read twice.
     frames = _frames(spark, prepared)
     if compared := before is not None and any(one.source.unique for one in prepared):
@@ -172,7 +181,7 @@ def run(
         context = TaskContext.get()
         partition = context.partitionId() if context is not None else 0
         report = write_partition(
-            batches, Path(target), partition, types, kinds, files, beside, numbers, beaten
+            batches, Path(target), partition, types, kinds, files, beside, numbers, beaten, period
         )
         yield pa.record_batch(
             [pa.array([partition], pa.int64()), pa.array([msgspec.json.encode(report)])], ["p", "report"]
@@ -194,6 +203,7 @@ def _in_runs(
     folder: Path,
     partitions: int | None,
     before: Before | None,
+    period: Period | None,
 ) -> list[TaskReport]:
     beside, numbers = beside_of(prepared), file_numbers(prepared, before)
     types, kinds = types_of(prepared), [p.plan.kind for p in prepared]
@@ -222,7 +232,8 @@ def _in_runs(
     parts = runs.ranges(folder, found, partitions, _cores(spark))
 
     def second(number: int) -> bytes:
-        return msgspec.json.encode(runs.write(number, parts[number], found, Path(target), types, beside))
+        done = runs.write(number, parts[number], found, Path(target), types, beside, period)
+        return msgspec.json.encode(done)
 
     written = [decoded(d, TaskReport) for d in _each(spark, len(parts), second)]
     shutil.rmtree(folder / runs.FOLDER, ignore_errors=True)

@@ -29,6 +29,11 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 
+def frame_place(number: int, prepared: Sequence[Prepared]) -> int:
+    """What rows of a DataFrame, source `number`, have in place of a row number: they stand in front of files, in the order of the sources."""
+    return number - len(prepared)
+
+
 def once(
     spark: SparkSession, whole: DataFrame, prepared: Sequence[Prepared], before: Before | None
 ) -> DataFrame:
@@ -84,7 +89,10 @@ def once(
         out, same = taking_part & ~F.col("_wins"), F.col("_d") > 1
         source = F.lit(str(own[0]))
         for n in own:
-            source = F.when(~in_log & (F.col("f") >= bases[n]), F.lit(str(n))).otherwise(source)
+            its = F.col("f") >= bases[n]
+            if prepared[n].frame is not None:
+                its = (F.col("f") < 0) & (F.col("r") == frame_place(n, prepared))
+            source = F.when(~in_log & its, F.lit(str(n))).otherwise(source)
         hidden = F.lit(any(prepared[n].plan.private is not None for n in own))
         conflict = F.concat(F.lit("conflict "), F.lower(F.hex("h")), F.lit(f" {why_left_out(rule)}"))
         text = F.when(same, F.lit(SAME)).otherwise(conflict)

@@ -15,10 +15,11 @@ import pyarrow.compute as pc
 import pyarrow.csv as pacsv
 
 from timelapse.ingest.amounts import Unfit
-from timelapse.ingest.batches import Bad, Batch, as_text, no_rows, of_columns, of_objects, of_rows, show
+from timelapse.ingest.batches import Bad, Batch, as_text, no_rows, of_columns, of_objects, show
 from timelapse.ingest.convert import (
     plain,
 )
+from timelapse.ingest.function_rows import of_rows
 from timelapse.ingest.lines import Lines, count_of, line_ends
 from timelapse.ingest.objects import getter
 from timelapse.ingest.plan import Plan

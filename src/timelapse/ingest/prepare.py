@@ -237,7 +237,8 @@ def prepare_table(number: int, kind: EventType, source: Source, floor: int | Non
     if source.order_by:
         table = table.take(_sorted(table, source.order_by))
     shape = {field.name: str(field.type) for field in table.schema}
-    table = table.select([c for c in plan.needed if c in have])
+    if plan.applied is None:  # a function gets all of them
+        table = table.select([c for c in plan.needed if c in have])
     files = [SourceFile(what, table.nbytes)]
     return Prepared(
         plan, source, [], table.num_rows, files, table=table,

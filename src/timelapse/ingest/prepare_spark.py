@@ -80,7 +80,7 @@ def _prepare_frame(kind: EventType, source: Source, floor: int | None, rows: int
                 f"order_by: there is no column {column!r}", place=Place(what=f"DataFrame for {kind.name}"),
                 code="TL413", hint=f"{meant(column, have)}columns: {', '.join(have)}",
             )  # fmt: skip
-    picked = [c for c in plan.needed if c in usable]
+    picked = [c for c in plan.needed if c in usable] if plan.applied is None else have
     selected = frame.select(
         *[F.col(_quoted(c, have)).alias(c) for c in picked],
         *[F.col(_quoted(c, have)).alias(f"__order{n}") for n, c in enumerate(source.order_by)],

@@ -29,6 +29,7 @@ from timelapse.ingest.plan import Plan
 from timelapse.ingest.prepare import Task, read_task
 from timelapse.ingest.task import Note, Notes, TaskReport, noted, notes_of
 from timelapse.log.beside import BESIDE, FILE, LATE, with_beside
+from timelapse.log.periods import Period
 from timelapse.log.segment import SEGMENT_EVENTS, fields_table, write_ordered
 from timelapse.log.types import EventType
 from timelapse.model.events import Field
@@ -231,8 +232,9 @@ def _cuts(folder: Path, runs: Sequence[RunEntry], ranks: Sequence[int]) -> list[
 
 def write(
     number: int, part: Range, runs: Sequence[RunEntry], folder: Path, types: Sequence[EventType], beside: Sequence[str],
+    period: Period | None = None,
 ) -> TaskReport:  # fmt: skip
-    """Merge a range of the log out of the runs, and write its segments below `folder`."""
+    """Merge a range of the log out of the runs, and write its segments below `folder`. `period`: each segment lies in one."""
     own: list[list[pa.Table]] = [[] for _ in types]
     times: list[list[I64]] = [[] for _ in types]
     for at, lo, hi in part.parts:
@@ -250,5 +252,7 @@ def write(
             tables.append(fields_table(kind, [], sum(len(t) for t in spans)))
     ts = np.concatenate([t for spans in times for t in spans])
     order = stable_order(ts)
-    segments = write_ordered(folder / "segments", types, tables, ts, order, beside, name=f"{number:06d}-")
+    segments = write_ordered(
+        folder / "segments", types, tables, ts, order, beside, name=f"{number:06d}-", period=period
+    )
     return TaskReport(segments=list(segments))

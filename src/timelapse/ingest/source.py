@@ -317,11 +317,8 @@ def by_class(sources: Any) -> Mapping[Any, Any]:
     )  # fmt: skip
 
 
-def as_sources(given: Any, options: Mapping[str, Any], kind: str) -> list[Source]:
-    """The sources of one event type, in their order: one, or a list of `tl.Source`, each with a layout of its own.
-
-    Raises IngestError for a list of several that are not all files.
-    """
+def as_sources(given: Any, options: Mapping[str, Any]) -> list[Source]:
+    """The sources of one event type, each with a layout of its own: tables and DataFrames, whose rows have no file, before files."""
     if (
         not isinstance(given, list | tuple)
         or isinstance(given, Event)
@@ -329,12 +326,8 @@ def as_sources(given: Any, options: Mapping[str, Any], kind: str) -> list[Source
     ):
         return [as_source(given, options)]
     found = [as_source(one, options) for one in given]
-    if len(found) > 1 and not all(one.is_files for one in found):
-        raise IngestError(
-            "several sources of one type must all be files, or Delta, Iceberg or PostgreSQL: rows of other tables and DataFrames have no place among theirs",
-            place=Place(what=kind), code="TL411", hint="put the tables together first, or write them to Parquet files",
-        )  # fmt: skip
-    return [one if one.position >= 0 else replace(one, position=n) for n, one in enumerate(found)]
+    placed = [one if one.position >= 0 else replace(one, position=n) for n, one in enumerate(found)]
+    return sorted(placed, key=lambda one: one.is_files)
 
 
 def no_source(given: object, place: Place | None = None) -> IngestError:

@@ -18,6 +18,7 @@ from timelapse.ingest.convert import plain
 from timelapse.ingest.noticed import Noticed
 from timelapse.log.beside import FILE, LATE, with_beside
 from timelapse.log.manifest import SegmentEntry
+from timelapse.log.periods import Period
 from timelapse.log.quarantine import KEPT, NOT_KEPT, TAKEN
 from timelapse.log.segment import BLOCK_BYTES, BLOCK_EVENTS, SEGMENT_EVENTS, SegmentWriter
 from timelapse.log.types import EventType
@@ -101,14 +102,16 @@ def write_partition(
     beside: Sequence[str] = (),
     numbers: I64 | None = None,
     beaten: Mapping[str, frozenset[bytes]] | None = None,
+    period: Period | None = None,
 ) -> TaskReport:
     """Write a sorted range below `folder` (its `segments` and `quarantine` exist). `kinds`: the type of each source.
 
     `beside`: what is kept beside the fields; `numbers`: each file's number in the log. `beaten`: as of `Before`.
+    `period`: each segment lies in one.
     """
     report = TaskReport()
     notes = Notes(report, folder / "quarantine", partition, kinds, files, beaten)
-    out = _Segments(folder / "segments", partition, types, beside, numbers)
+    out = _Segments(folder / "segments", partition, types, beside, numbers, period)
     for batch in batches:
         marks = batch.column("t").to_numpy()
         # what is not an event is sorted first, but a batch may hold some of each
@@ -131,8 +134,11 @@ class _Segments:
         kinds: Sequence[EventType],
         beside: Sequence[str],
         numbers: I64 | None,
+        period: Period | None,
     ) -> None:
         self._folder, self._partition, self._kinds = folder, partition, kinds
+        self._period = period
+        self._last: int | None = None
         self._beside = beside
         self._numbers = np.asarray([-1]) if numbers is None else numbers
         self._waiting: list[pa.RecordBatch] = []
@@ -141,6 +147,19 @@ class _Segments:
         self._done: list[SegmentEntry] = []
 
     def add(self, batch: pa.RecordBatch) -> None:
+        """Add rows, which are later than those before."""
+        if self._period is None or not batch.num_rows:
+            self._add(batch)
+            return
+        ts = batch.column("ts").to_numpy()
+        for lo, hi in self._period.parts(ts):
+            if self._last is not None and self._period.starts(np.asarray([self._last, ts[lo]])):
+                self._flush()
+                self._finish()
+            self._add(batch.slice(lo, hi - lo))
+            self._last = int(ts[hi - 1])
+
+    def _add(self, batch: pa.RecordBatch) -> None:
         while batch.num_rows:
             part = batch.slice(0, BLOCK_EVENTS - self._rows)
             batch = batch.slice(part.num_rows)

@@ -18,6 +18,7 @@ from timelapse.ingest.known import gone_with
 from timelapse.ingest.source import Source, as_sources, by_class
 from timelapse.ingest.unique import Before
 from timelapse.log import manifest as stored
+from timelapse.log.periods import Period
 from timelapse.log.place import changing, check_free, whole_folder
 from timelapse.log.reader import LogReader
 from timelapse.log.types import EventType, event_types
@@ -36,13 +37,15 @@ Late = Literal["include", "refuse"]
 def write_log(
     target: Path, sources: Mapping[type[Event], Any], options: Mapping[str, Any], spark: SparkSession | None, *,
     max_bad: float, overwrite: bool, rows: int | None, partitions: int | None, progress: Progress | None = None,
+    segment: str | None = None,
 ) -> Path:  # fmt: skip
-    """Ingest sources into a new log at `target`: the work of `Log.write`. Raises IngestError, LogError."""
+    """Ingest sources into a new log at `target`: the work of `Log.write`. Raises IngestError, LogError, UsageError."""
+    period = None if segment is None else Period.of(segment)
     types = event_types(by_class(sources))
     wanted = [
         (kind, one)
         for kind, given in zip(types, sources.values(), strict=True)
-        for one in as_sources(given, options, kind.name)
+        for one in as_sources(given, options)
     ]
     if not wanted:
         raise IngestError("no sources", hint="give {EventClass: source}", code="TL411")
@@ -50,10 +53,12 @@ def write_log(
     with whole_folder(target, overwrite=overwrite) as folder:
         (folder / "segments").mkdir()
         (folder / "quarantine").mkdir()
-        prepared, reports = making.ingest(spark, wanted, folder, None, rows, partitions, None, progress)
+        prepared, reports = making.ingest(
+            spark, wanted, folder, None, rows, partitions, None, progress, period
+        )  # fmt: skip
         segments, entry = making.accepted(prepared, reports, max_bad, 1)
         making.clean(folder, segments, entry)
-        stored.write(folder, stored.build(types, segments, [entry]))
+        stored.write(folder, stored.build(types, segments, [entry], segment=segment))
     return target
 
 
@@ -70,7 +75,7 @@ def append_to(
         current = stored.read(log)
         known = {t.name: n for n, t in enumerate(current.event_types)}
         given = [
-            (kind, as_sources(s, options, kind.name))
+            (kind, as_sources(s, options))
             for kind, s in zip(event_types(by_class(sources)), sources.values(), strict=True)
         ]
         wanted: dict[int, list[tuple[EventType, Source]]] = {}
@@ -109,6 +114,7 @@ def append_to(
                     corrected or {},
                     unique=any(s.unique for n in numbers for _, s in wanted[n]),
                 ),
+                period=current.period,
             )
             making.refuse_early(reports, current.ts_last)
             if late == "refuse":
@@ -139,6 +145,7 @@ def append_to(
                 [*before, *segments],
                 [*current.ingests, entry],
                 current.version + 1,
+                current.segment,
             )
             stored.keep(folder, current)
             stored.write(folder, manifest)

@@ -41,6 +41,8 @@ class LogInfo:
     """What looks missing, for people: types that end early, days with far fewer events than those around them."""
     bytes: int
     segments: int
+    segment: str | None
+    """The period in which each segment lies, where they are cut by time."""
     bad: int
     skipped: int
     outside: int
@@ -84,7 +86,8 @@ def info_of(path: Path, manifest: Manifest, only: Collection[str] | None = None)
             TypeInfo(t.name, tuple(t.fields), t.count, sizes[t.name]) for t in shown
         ),
         days=by_day, missing_days=tuple(map(day_text, absent)), gaps=(*gaps_of(by_day, going), *silent),
-        bytes=sum(sizes[t.name] for t in shown), segments=len(manifest.segments), bad=count_bad(manifest.ingests),
+        bytes=sum(sizes[t.name] for t in shown), segments=len(manifest.segments), segment=manifest.segment,
+        bad=count_bad(manifest.ingests),
         skipped=sum(s.skipped for s in last), outside=sum(s.outside for s in last), ingests=tuple(manifest.ingests),
         told=tuple(map(tuple, told)),
     )  # fmt: skip

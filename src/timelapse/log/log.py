@@ -47,8 +47,7 @@ if TYPE_CHECKING:
         | SparkTable
         | str
         | Path
-        | Sequence[str | Path]
-        | Sequence[Source]
+        | Sequence[Source | DataFrame | InMemory | Table | SparkTable | str | Path]
     )
 
 MAX_BAD = 0.001
@@ -88,25 +87,28 @@ class Log:
         rows: int | None = None,
         partitions: int | None = None,
         progress: Progress | None = None,
+        segment: str | None = None,
         **options: Any,
     ) -> Log:
         """Ingest sources, one per event type, into a new log at `path`.
 
         The order of `sources` is the declared order of the types, which orders events of the same time. A source
         is a path (glob, folder, several), a Spark, pandas or Polars DataFrame, an Arrow table, `tl.Source(...)`, or a list of these
-        where files of one type have several layouts (their events of the same time are in the order of the list); `options` are those of tl.Source and
+        (their events of the same time are in the order of the list, those of tables and DataFrames before those of files); `options` are those of tl.Source and
         apply to the plain ones. Bad rows go to the quarantine; where they are more than `max_bad` (a share) of a
         source, nothing is written. `rows` is the number of a DataFrame's rows if it is known (otherwise it is
         counted), `partitions` the number of sorted ranges. Files whose events take up to a gigabyte of memory
         (less where TIMELAPSE_MEMORY says so) are ingested in this process unless `spark` or `partitions` is given; the log is
-        the same. Raises IngestError, LogError.
+        the same. `segment` is a period of UTC at whose ends segments end, besides by their size: "6h", "1d", "1w" (from Monday on), "1mo".
+        It is kept with the log and holds for what is appended; a part of the log that is asked for by time then lies in files of its own.
+        Raises IngestError, LogError, and UsageError for a `segment` that is no period.
         """
         from timelapse.ingest.write import write_log
 
         return cls.open(
             write_log(
                 as_path(path), sources, options, spark, max_bad=max_bad, overwrite=overwrite, rows=rows,
-                partitions=partitions, progress=progress,
+                partitions=partitions, progress=progress, segment=segment,
             )
         )  # fmt: skip
 

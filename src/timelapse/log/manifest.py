@@ -17,6 +17,7 @@ from timelapse import __version__
 from timelapse.decoding import decoded
 from timelapse.errors import LogError, Place
 from timelapse.log.columns import Layout
+from timelapse.log.periods import Period
 from timelapse.log.types import EventType
 from timelapse.store import manifests
 from timelapse.store.parts import Part
@@ -173,8 +174,15 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
     types: list[TypeEntry]
     segments: list[SegmentEntry]
     ingests: list[IngestEntry]
+    segment: str | None = None
+    """The period of time in which each segment lies, as it was given (log/periods.py); None: segments end by their size alone."""
     seal: str | None = None
     """The checksum of this manifest as it is stored (store/manifests.py)."""
+
+    @property
+    def period(self) -> Period | None:
+        """The period of time in which each segment lies."""
+        return None if self.segment is None else Period.of(self.segment)
 
     @property
     def event_types(self) -> tuple[EventType, ...]:
@@ -192,24 +200,25 @@ def tool() -> str:
 
 
 def build(
-    types: tuple[EventType, ...], segments: list[SegmentEntry], ingests: list[IngestEntry], version: int = 1
-) -> Manifest:
-    """A manifest of segments in log order: their bases, the totals and the id are computed here."""
+    types: tuple[EventType, ...], segments: list[SegmentEntry], ingests: list[IngestEntry], version: int = 1,
+    segment: str | None = None,
+) -> Manifest:  # fmt: skip
+    """A manifest of segments in log order: their bases, the totals and the id are computed here. `segment`: as of `Manifest`."""
     placed: list[SegmentEntry] = []
     base = 0
     content = ContentHash()
     counts = [0] * len(types)
-    for segment in segments:
-        if segment.count == 0:
+    for one in segments:
+        if one.count == 0:
             continue
-        if placed and segment.ts_first[0] < placed[-1].ts_last[-1]:
+        if placed and one.ts_first[0] < placed[-1].ts_last[-1]:
             raise LogError(
-                f"segment {segment.folder} starts before the end of {placed[-1].folder}: this is a bug in Timelapse"
+                f"segment {one.folder} starts before the end of {placed[-1].folder}: this is a bug in Timelapse"
             )
-        placed.append(msgspec.structs.replace(segment, base=base))
-        base += segment.count
-        content = content.then(segment.content)
-        for file in segment.files:
+        placed.append(msgspec.structs.replace(one, base=base))
+        base += one.count
+        content = content.then(one.content)
+        for file in one.files:
             counts[file.type] += sum(file.rows)
     schema = msgspec.json.encode([(t.name, t.texts) for t in types])
     digest = hashlib.blake2b(schema + b"\0" + f"{base} {content.hex()}".encode(), digest_size=16).hexdigest()
@@ -222,6 +231,7 @@ def build(
         types=[TypeEntry(t.name, list(t.texts), n) for t, n in zip(types, counts, strict=True)],
         segments=placed,
         ingests=ingests,
+        segment=segment,
     )
 
 

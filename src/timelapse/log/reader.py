@@ -21,6 +21,7 @@ import pyarrow.parquet as pq
 from timelapse.errors import LogError, Place, StorageError, meant
 from timelapse.log.beside import BESIDE, columns_beside
 from timelapse.log.manifest import REMEDY, FileEntry, Manifest, SegmentEntry
+from timelapse.log.periods import Period
 from timelapse.log.rows import rows_of
 from timelapse.log.types import EventType
 from timelapse.log.without import kept
@@ -137,13 +138,24 @@ class LogReader:
     """Events that are left out, by rising seq. `count` is without them; the others keep their seq."""
     beside: bool = False
     """Whether chunks also have what is kept beside the events (log/beside.py)."""
+    period: Period | None = None
+    """The period of time in which each segment lies, where they are cut by time."""
 
     @classmethod
     def of(cls, root: Path, manifest: Manifest, excluded: tuple[int, ...] = ()) -> LogReader:
         segments = tuple(manifest.segments)
         bases = tuple(s.base for s in segments)
         count = manifest.count - len(excluded)
-        return cls(pinned(root), manifest.event_types, segments, count, bases, excluded=excluded)
+        return cls(
+            pinned(root), manifest.event_types, segments, count, bases, excluded=excluded, period=manifest.period
+        )  # fmt: skip
+
+    def period_starts(self) -> list[int]:
+        """The seqs at which a segment of another period begins than that of the one before; none where segments are not cut by time."""
+        if self.period is None or not self.segments:
+            return []
+        ends = np.asarray([t for s in self.segments for t in (s.ts_first[0], s.ts_last[-1])], np.int64)
+        return [self._bases[n // 2] for n in self.period.starts(ends)]
 
     @cached_property
     def _found(self) -> dict[tuple[str, int], int]:

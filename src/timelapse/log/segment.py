@@ -23,6 +23,7 @@ from timelapse.errors import LogError, Place
 from timelapse.ids import DAY
 from timelapse.log.beside import BESIDE, FILE, columns_beside, with_beside
 from timelapse.log.manifest import ContentHash, FileEntry, SegmentEntry
+from timelapse.log.periods import Period, check_number, ranges
 from timelapse.log.types import EventType
 from timelapse.model.events import Event
 from timelapse.store.parts import PartWriter, Written
@@ -331,12 +332,13 @@ def fields_table(kind: EventType, arrays: Sequence[pa.Array], rows: int) -> pa.T
 def write_ordered(
     parent: Path, types: Sequence[EventType], tables: Sequence[pa.Table], ts: I64, order: I64,
     beside: Sequence[str] = (), *, threads: int = 1, name: str = "", written: Callable[[int], None] = lambda events: None,
+    period: Period | None = None,
 ) -> Iterator[SegmentEntry]:  # fmt: skip
     """Write events that are held as one table of fields per type. Yields the finished segments.
 
     `ts` has the times of the tables' rows, one table after the other; `order` the places of these rows in log order.
     `beside`: the columns of the tables that are kept beside the fields. `name`: what the segments' names begin with. `written` is told
-    how many events have been, after each block.
+    how many events have been, after each block. `period`: each segment lies in one. Raises IngestError where these would be too many.
     """
     counts = [t.num_rows for t in tables]
     firsts = np.cumsum([0, *counts])
@@ -345,18 +347,19 @@ def write_ordered(
     times = taker(pa.array(ts), far=far)
     held = sum(plain_bytes(column) for table in tables for column in table.columns)
     step = min(BLOCK_EVENTS, max(1, BLOCK_BYTES * len(ts) // max(held, 1)))
+    segments = list(ranges(ts if period is None else ts[order], period, SEGMENT_EVENTS))
+    check_number(period, segments)
     # a block is put together while the one before is encoded, and what is encoded is written in a third thread
     with Beside(threads) as disk, Beside(threads) as behind:
-        for first in range(0, len(ts), SEGMENT_EVENTS):
+        for number, (first, last) in enumerate(segments):
             writer = SegmentWriter(
                 parent,
-                f"{name}{first // SEGMENT_EVENTS:06d}",
+                f"{name}{number:06d}",
                 types,
                 beside,
                 threads,
                 disk if threads > 1 else None,
             )
-            last = min(first + SEGMENT_EVENTS, len(ts))
             for lo in range(first, last, step):
                 hi = min(lo + step, last)
                 rows = order[lo:hi]

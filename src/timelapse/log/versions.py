@@ -214,7 +214,9 @@ def _leave_out(
     sync(folder / "segments")
     # a condition itself may name a person: the manifest has only how many there were
     entry = IngestEntry(current.version + 1, 0, 0.0, [], [], stored.tool(), rewritten=first)
-    made = stored.build(current.event_types, segments, [*ingests, entry], current.version + 1)
+    made = stored.build(
+        current.event_types, segments, [*ingests, entry], current.version + 1, current.segment
+    )
     stored.keep(folder, current)
     stored.write(folder, made)
     return gone

@@ -5,14 +5,16 @@ from __future__ import annotations
 import itertools
 from collections.abc import Sequence
 
+import numpy as np
+
 from timelapse.analysis.result import PassProgram
 from timelapse.engine.portions import python_bytes
 from timelapse.env import machine
 from timelapse.errors import UsageError
 from timelapse.kernels.choose import runs_compiled
 from timelapse.kernels.lowered import event_bytes
-from timelapse.log.part import rank
-from timelapse.log.reader import EventReader
+from timelapse.log.part import PartReader, rank
+from timelapse.log.reader import EventReader, LogReader
 from timelapse.model.program import Program, spec_of
 from timelapse.plan import Plan
 from timelapse.plan.schedule import cuts_at
@@ -29,6 +31,8 @@ _CARRIED = 2
 
 _UNEVEN_EVENTS = 100_000
 """From this many events on the sizes of slices are chosen, and how many lead."""
+
+_NEAR = 1 / 8
 
 _FINE = 4096
 """Boundaries are chosen among those of so many even parts."""
@@ -70,18 +74,33 @@ def default_slices(least: int, cores: int, plan: Plan) -> int:
 
 
 def cut(reader: EventReader, slices: int, plan: Plan, since: int = 0) -> tuple[list[int], int]:
-    """Slice boundaries, and how many slices lead. Slices of a staged run are not even if that is faster.
+    """Slice boundaries, and how many slices lead. Slices of a staged run are not even if that is faster. In a log whose segments are cut by
+    time a boundary stands where a period begins, if that is near.
 
     The first `since` events are in slices already.
     """
     even = cuts(reader, slices, since)
     count = len(even) - 1
     if plan.mode != "staged" or count < 2:
-        return even, 0
+        return _at_periods(reader, even), 0
     if reader.count - since < _UNEVEN_EVENTS:
-        return even, plan.lead or 0
+        return _at_periods(reader, even), plan.lead or 0
     found = plan.arrange(count, apart=True)
-    return cuts_at(cuts(reader, _FINE, since), found.shares), found.lead
+    return _at_periods(reader, cuts_at(cuts(reader, _FINE, since), found.shares)), found.lead
+
+
+def _at_periods(reader: EventReader, found: list[int]) -> list[int]:
+    """Boundaries, those inside moved to where a period of the log's segments begins, by less than `_NEAR` of the slices on both sides: a slice
+    then reads files of its own, and late rows of an earlier period leave it as it is."""
+    whole = reader.base if isinstance(reader, PartReader) else reader
+    if len(found) < 3 or not isinstance(whole, LogReader) or whole.excluded:
+        return found
+    starts = np.asarray(whole.period_starts(), np.int64)
+    moved = [found[0]]
+    for before, at, after in zip(found, found[1:], found[2:], strict=False):
+        near = int(starts[np.abs(starts - at).argmin()]) if len(starts) else at
+        moved.append(near if abs(near - at) < _NEAR * min(at - before, after - at) else at)
+    return [*moved, found[-1]]
 
 
 def cut_behind(
