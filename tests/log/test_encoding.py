@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import random
+from collections import Counter
 from pathlib import Path
 
 import numpy as np
@@ -15,7 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import timelapse as tl
-from timelapse.ids import INT64_MAX, INT64_MIN
+from timelapse.ids import DAY, INT64_MAX, INT64_MIN
 from timelapse.log.manifest import SegmentEntry
 from timelapse.log.segment import SegmentWriter, write_events
 from timelapse.log.types import event_types
@@ -112,3 +113,30 @@ def test_codes_are_written_as_the_values_that_they_stand_for(tmp_path: Path, see
     (file,) = (tmp_path / "b").glob("*/*.parquet")
     assert pq.read_table(file).select(["text", "maybe"]).cast(kind.schema).equals(pa.concat_tables(plain))
     assert pq.read_schema(file).field("text").type == pa.large_string()
+
+
+NEAR = st.integers(-3, 3).flatmap(lambda day: st.sampled_from([day * DAY - 1, day * DAY, day * DAY + 1]))
+
+
+class Maybe(tl.Event):
+    text: str | None
+
+
+@given(
+    st.lists(st.tuples(EDGES | NEAR | st.integers(INT64_MIN, INT64_MAX), st.booleans()), min_size=1) |
+    st.lists(st.tuples(NEAR, st.booleans()), min_size=9)
+)  # fmt: skip
+def test_events_are_counted_by_their_days(
+    tmp_path_factory: pytest.TempPathFactory, events: list[tuple[int, bool]]
+) -> None:
+    """Whether most days between the first and the last have events, or hardly any."""
+    events.sort()
+    ts = np.asarray([t for t, _ in events], np.int64)
+    (kind,) = event_types([Maybe])
+    writer = SegmentWriter(tmp_path_factory.mktemp("days"), "s", [kind])
+    texts = pa.array(["x" if has else None for _, has in events], pa.large_string())
+    writer.write(ts, np.zeros(len(ts), np.int64), {0: pa.table([texts], schema=kind.schema)})
+    entry = writer.close()
+    assert entry.days == {0: Counter(t // DAY for t, _ in events)}
+    empty = Counter(t // DAY for t, has in events if not has)
+    assert entry.empty == ({0: {"text": empty}} if empty else {})

@@ -198,7 +198,7 @@ def _run(
         notes.add(noted(left_out))
     notes.close()
     # Sources, their files and the rows of these have been read in their order: only the times are left to sort by.
-    order = stable_order(ts)
+    order = stable_order(ts, cores())
     report.segments = list(
         write_ordered(
             folder / "segments",

@@ -11,6 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from timelapse.tables.rowhash import one_array
+from timelapse.tables.sharing import at_once
 
 I64 = npt.NDArray[np.int64]
 _STEP = 64 * 1024
@@ -31,7 +32,7 @@ def distinct(values: npt.NDArray[Number], *, runs: bool = False) -> npt.NDArray[
     return ordered[kept]
 
 
-def stable_order(values: I64) -> I64:
+def stable_order(values: I64, threads: int = 1) -> I64:
     """The places of values from the least to the greatest, equal ones as they stand: what `np.argsort(values, kind="stable")` gives.
 
     A value's distance from the least, and its place below that, are sorted as one word where both have room in it: in a fifth of the time.
@@ -54,7 +55,11 @@ def stable_order(values: I64) -> I64:
         )  # modulo 2^64: never negative
         part <<= np.uint64(bits)
         part |= np.arange(lo, lo + len(part), dtype=np.uint64)
-    words.sort()
+    halves = [words]
+    if threads > 1:
+        words.partition(rows // 2)  # a tenth of what sorting takes
+        halves = [words[: rows // 2], words[rows // 2 :]]
+    at_once([(len(half), half.sort) for half in halves], threads)
     words &= np.uint64((1 << bits) - 1)
     return words.view(np.int64)
 
