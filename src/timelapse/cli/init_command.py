@@ -76,11 +76,18 @@ def init(
         with path.open("x", encoding="utf-8") as file:
             file.write(text)
     todo = [
-        f"{f.type} is plain text: say its columns by a regex, and declare them as fields"
+        f"{f.type} is plain text of no common shape: say its columns by a regex, and declare them as fields"
         if f.format == "text"
+        else f"{f.type} has no rows: its types and its time are not known"
+        if not f.rows
         else f"{f.type} has no column that looks like a time"
         for f in found
         if f.ts is None
+    ]
+    todo += [
+        f"{f.type} has cells with line breaks: export it as JSON lines or Parquet, or without the breaks"
+        for f in found
+        if f.broken
     ]
     if as_json:
         print_json({
@@ -174,9 +181,13 @@ def _source(one: Looked, folder: Path) -> Iterator[str]:
         yield "# a glob in their place also takes files that come later"
     if one.guessed:
         yield f'format = "{one.format}"  # guessed from the first lines'
-    if one.format == "text":
-        yield '# regex = "(?P<ts>...) ... (?P<name>...)"  # to do: its named groups are the columns. The first line:'
-        yield f"#     {_comment(one.line[:200])}"
+    if one.format == "text" and one.shape is not None:
+        yield f"regex = {_text(one.shape.regex)}  # guessed: {one.shape.what}"
+        if one.shape.null:
+            yield f"null = {_text(one.shape.null)}  # guessed"
+    elif one.format == "text":
+        yield '# regex = "^(?P<ts>\\\\S+) (?P<name>\\\\w+) (?P<rest>.*)"  # to do: its named groups are the columns. The first lines:'
+        yield from (f"#     {_comment(line[:200])}" for line in one.lines)
     if one.format == "csv":
         if one.sep != ",":
             yield f"sep = {_text(one.sep)}  # guessed"
@@ -196,6 +207,8 @@ def _source(one: Looked, folder: Path) -> Iterator[str]:
             yield f'unit = "{one.ts.unit}"  # guessed from the size of the numbers'
         if one.ts.time_format is not None:
             yield f"time_format = {_text(one.ts.time_format)}  # guessed"
+        if one.year is not None:
+            yield f"year = {one.year}  # assumed, since times have none: the year in which the file was changed last"
         for note in one.ts.notes:
             yield f"# {_comment(note)}"
     if naive := [c.name for c in one.columns if c.time and c.naive]:

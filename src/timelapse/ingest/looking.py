@@ -6,10 +6,12 @@ down with what it saw, for people to correct.
 
 from __future__ import annotations
 
+import csv
 import keyword
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
@@ -22,6 +24,7 @@ from timelapse.errors import IngestError
 from timelapse.ingest import lines as text_lines
 from timelapse.ingest import table_files
 from timelapse.ingest.files import Format, SourceFile, check_is_text, format_of, list_files, told_by_suffix
+from timelapse.ingest.line_shapes import Shape, columns_of, shape_of
 from timelapse.ingest.source import Source
 from timelapse.ingest.texts import rows_of
 
@@ -98,8 +101,14 @@ class Looked:
     header: bool = True
     guessed: bool = False
     """Whether the format was: the files' suffixes do not tell it."""
-    line: str = ""
-    """The first line of plain text."""
+    lines: list[str] = field(default_factory=list)
+    """The first lines of plain text."""
+    shape: Shape | None = None
+    """Of plain text: how its lines are read."""
+    year: int | None = None
+    """Of times without a year: that in which the file was changed last."""
+    broken: int = 0
+    """Of CSV: records whose cells have line breaks."""
     notes: list[str] = field(default_factory=list)
     renamed: list[tuple[Seen, Seen]] = field(default_factory=list)
     """Columns of which each file has one: the second may be the first under a new name."""
@@ -138,8 +147,7 @@ def look(data: str | Sequence[str], type_: str | None = None) -> Looked:
         elif format_ == "json":
             per_file.append(_json(file))
         elif format_ == "text":
-            found.line = next(iter(found.line.splitlines() or _lines(file)), "")
-            per_file.append({})
+            per_file.append(_text(found, file))
         else:
             per_file.append(_table(format_, file))
     for folder in chosen[0].partition:
@@ -165,9 +173,20 @@ def look(data: str | Sequence[str], type_: str | None = None) -> Looked:
             )
         found.columns.append(seen)
     found.ts = _time_among(found.columns)
+    if found.shape is not None:
+        found.ts = _time_of_shape(found.shape, found.columns)
+    elif found.ts is None and format_ != "text":
+        found.ts = _named_as_time(found.columns)
     found.renamed = _renamed(found.columns, per_file)
-    if not any(per_file) and not found.line:
-        found.notes.append("the files looked at have no rows")
+    if not found.rows and not found.lines:
+        found.notes.append(
+            "the files looked at have no rows: types are not known, and the time is guessed by its name"
+        )
+    if found.broken:
+        found.notes.append(
+            f"{found.broken:,} of the records looked at have cells with line breaks: bad rows, since one line is one record. "
+            "Export them as JSON lines or Parquet, or without the breaks"
+        )
     return found
 
 
@@ -192,6 +211,8 @@ def _guessed(file: SourceFile) -> Format | None:
         return None
     if lines[0].startswith("{"):
         return "json"
+    if (shape := shape_of(lines)) is not None and shape.ts in shape.regex and _agreement(lines, ",") < 1:
+        return "text"
     apart = (*_SEPARATORS, " ") if not any("  " in line for line in lines) else _SEPARATORS
     return "csv" if max(_agreement(lines, sep) for sep in apart) >= 1 else "text"
 
@@ -210,6 +231,29 @@ def _lines(file: SourceFile) -> list[str]:
     return []
 
 
+def _text(found: Looked, file: SourceFile) -> dict[str, list[Any]]:
+    """The columns of lines of plain text, where their shape is known."""
+    lines = _lines(file)
+    if not found.lines:
+        found.lines = lines[:5]
+        found.shape = shape_of(lines)
+        if found.shape is not None and not found.shape.has_year:
+            when = (
+                datetime.now(UTC)
+                if file.modified is None
+                else datetime.fromtimestamp(file.modified / 1e9, UTC)
+            )
+            found.year = when.year
+    if found.shape is None:
+        return {}
+    columns, others = columns_of(found.shape, lines)
+    if others:
+        found.notes.append(
+            f'{others:,} of {len(lines):,} lines looked at have another shape: they are skipped; unmatched = "quarantine" keeps them as bad rows'
+        )
+    return columns
+
+
 def _csv(found: Looked, file: SourceFile) -> dict[str, list[Any]]:
     lines = _lines(file)
     if not lines:
@@ -225,7 +269,24 @@ def _csv(found: Looked, file: SourceFile) -> dict[str, list[Any]]:
     found.header = header
     names = first if header else [f"c{n + 1}" for n in range(width)]
     body = [row for row in rows[header:] if len(row) == len(names)]
+    whole, broken = _records(lines[header:], found.sep, len(names))
+    if broken:
+        found.broken += broken
+        body = whole
     return {name: [row[n] for row in body] for n, name in enumerate(names)}
+
+
+def _records(lines: Sequence[str], sep: str, width: int) -> tuple[list[list[str]], int]:
+    """The records of lines of CSV whose quoted cells may go on over several, and how many do; those of another width are left out."""
+    records: list[list[str]] = []
+    broken = 0
+    reader = csv.reader((f"{line}\n" for line in lines), delimiter=sep, strict=True)
+    with suppress(csv.Error):  # what follows is not known
+        for row in reader:
+            if len(row) == width:
+                records.append(row)
+                broken += any("\n" in cell for cell in row)
+    return records, broken
 
 
 def _agreement(lines: Sequence[str], sep: str) -> float:
@@ -407,6 +468,25 @@ def _fits(text: str, form: str) -> bool:
     except ValueError:
         return False
     return True
+
+
+def _time_of_shape(shape: Shape, columns: Sequence[Seen]) -> Seen | None:
+    """The group that is the time, read as the shape says."""
+    found = next((c for c in columns if c.name == shape.ts), None)
+    if found is not None and shape.time_format is not None:
+        found.type, found.time, found.time_format = "tl.Time", True, shape.time_format
+        found.naive = "%z" not in shape.time_format
+        found.notes = [note for note in found.notes if "could be either" not in note]
+    return found if found is not None and found.time else None
+
+
+def _named_as_time(columns: Sequence[Seen]) -> Seen | None:
+    """Of columns without a value the one that is called as times are."""
+    named = {c.name.lower().rpartition(".")[2]: c for c in columns if c.example == ""}
+    found = next((named[name] for name in _TIMES if name in named), None)
+    if found is not None:
+        found.notes.append("the time by its name alone: it has no values")
+    return found
 
 
 def _time_among(columns: Sequence[Seen]) -> Seen | None:
