@@ -19,7 +19,7 @@ from timelapse.kernels.native import build
 from timelapse.log import MemoryLog
 from timelapse.model.program import spec_of
 from timelapse.run import replay
-from timelapse.trace import passing, thin, through
+from timelapse.trace import passing, thin, through, whole
 
 SEEDS = [40, 41, 44, 45, 47, 52, 60]
 """45, 47, 52: ticks write what is read; 60: calls of after= that the run's end leaves out."""
@@ -53,7 +53,16 @@ def test_random_steps_are_told_as_by_the_serial_loop(
         return found
 
     monkeypatch.setattr(through, "newest_writes", counting)
-    monkeypatch.setattr(passing, "thinned", left)
+    monkeypatch.setattr(whole, "thinned", left)
+    seen_alone, see_alone = 0, through.Through._alone
+
+    def seeing(*args: Any) -> Any:
+        nonlocal seen_alone
+        found = see_alone(*args)
+        seen_alone += bool(found)
+        return found
+
+    monkeypatch.setattr(through.Through, "_alone", seeing)
     for seed in SEEDS:
         program = load_source(windowed_program(seed, timed=True))()
         if not spec_of(program).times:
@@ -72,3 +81,4 @@ def test_random_steps_are_told_as_by_the_serial_loop(
         assert json.dumps(mine, default=repr) == json.dumps(wanted, default=repr), seed
     assert searched > 20
     assert (alone > 5) is few_stops
+    assert (seen_alone > 5) is few_stops

@@ -37,8 +37,8 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-MOST = 60_000
-"""Events that are run for one question."""
+MOST, PATIENT = 20_000, 60_000
+"""Events that are run for one question; more are quicker gone through compiled. The second where nothing else is left but the serial loop."""
 _OFTEN = 1.5
 """So often as much as all of the log may be read for single events: to go through it from its beginning takes longer."""
 _ALONE = ("last", "ago", "after", "every", "derive")
@@ -63,7 +63,8 @@ class Few:
         if any(use.what not in _ALONE for use in past.spec.times):
             raise Unfocused("events and writes are dated")
         self.known = past.stepwise
-        self.matter = Matter(past, self.known, 0, end, (), MOST, often=_OFTEN, patient=patient)
+        most = PATIENT if patient else MOST
+        self.matter = Matter(past, self.known, 0, end, (), most, often=_OFTEN, patient=patient)
         self.refused = past.refused()
         self.asked: dict[int, Event] = {}
         """Events that are gone through as they are, with all their fields."""

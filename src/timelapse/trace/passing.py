@@ -24,7 +24,7 @@ from timelapse.trace.few import number_of, place_of_number
 from timelapse.trace.knowledge import Ask, Place, Uncompiled, Unfocused
 from timelapse.trace.lookup import merged
 from timelapse.trace.steps import Tick
-from timelapse.trace.thin import Thinned, thinned
+from timelapse.trace.thin import Thinned
 from timelapse.trace.whole import WholePast
 
 if TYPE_CHECKING:
@@ -219,7 +219,7 @@ class _Newest:
 
     def found(self) -> dict[timed.Ask, list[timed.Written]]:
         with suppress(Unfocused):
-            self._thin = thinned(self._past, 0, self._hi, self._places, (), self._past.columns, refused=())
+            self._thin = self._past.steps_alone(self._hi, self._places)
         if self._thin is not None:
             try:
                 return self._found()

@@ -241,6 +241,10 @@ class Thinned(SameEvents):
     def types(self) -> tuple[EventType, ...]:
         return self.base.types
 
+    def covers(self, places: Iterable[Place]) -> bool:
+        """Whether all that matters to these is left."""
+        return all(name in self.whole or key in self.places.get(name, ()) for name, key in places)
+
     def chunks(self, lo: int, hi: int, columns: Wanted) -> Iterator[Chunk]:
         own = self.seqs[np.searchsorted(self.seqs, lo) : np.searchsorted(self.seqs, hi)]
         columns = {name: fields for name, fields in columns.items() if name in self.kinds}

@@ -3,13 +3,14 @@ question, and these run as Python under observation, on what is there then."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 
+from timelapse.errors import TimelapseError
 from timelapse.ids import Phase
 from timelapse.model.events import Event
 from timelapse.model.times import calendar_of
@@ -46,7 +47,7 @@ class Through:
             self._ticks = True
             steps: Iterable[timed.Told] = self._ticked(tracer, target.tick, wanted())
         elif target.seqs or target.ticks:
-            steps = self._logged(tracer, target, wanted(), enough)
+            steps = self._logged(tracer, target, wanted, enough)
         else:
             raise Uncompiled("the step is neither a tick nor stems from an event that is named")
         found: list[timed.Told] = []
@@ -94,23 +95,53 @@ class Through:
         return passing.kernel
 
     def _logged(
-        self, tracer: Tracer, target: timed.Target, fits: Callable[[timed.Step], bool],
+        self, tracer: Tracer, target: timed.Target, wanted: Callable[[], Callable[[timed.Step], bool]],
         enough: Callable[[list[timed.Told]], bool],
     ) -> list[timed.Told]:  # fmt: skip
         """All steps that stem from some events of the log are done under observation, so that records are numbered through;
-        and all ticks at some times."""
-        past, found = self._past, list[timed.Told]()
+        and all ticks at some times. Other events happen only if they matter to these steps, where that can be said."""
+        past = self._past
         given = events_at(past.reader, past.program, sorted(target.seqs))
         last = max([*target.ticks, *(e.ts + past.longest_lag for e in given.values())])
         end = min(last, past.last_step if target.before is None else min(past.last_step, target.before - 1))
+        if not target.ticks:  # these may read every key
+            own = [max(e.ts for e in given.values())] if target.before is None else []
+            for until in dict.fromkeys([*own, end]):  # mostly the events' own steps are meant
+                found = self._alone(tracer, given, until, wanted(), enough)
+                if found is not None and enough(found):
+                    return found
         passing = Passing(past, past.reader.seq_at(end + 1), end, ticks=bool(target.ticks))
         if target.ticks and passing.kernel.unit.ticks:
             raise Uncompiled("ticks are looked at together with events")  # they are no steps of a batch
-        wanted = np.asarray(sorted(target.seqs), np.int64)
+        return self._seen(tracer, given, passing, target.ticks, wanted(), enough)
+
+    def _alone(
+        self, tracer: Tracer, given: Mapping[int, Event], end: int, fits: Callable[[timed.Step], bool],
+        enough: Callable[[list[timed.Told]], bool],
+    ) -> list[timed.Told] | None:  # fmt: skip
+        """The steps that stem from given events, up to a time, with those events before them alone that matter; None: that cannot be said, or
+        these do not run alone."""
+        hi = self._past.reader.seq_at(end + 1)
+        thin = self._past.steps_alone(hi, (), given.values())
+        if thin is None:
+            return None
+        try:
+            passing = Passing(self._past, hi, end, thin, ticks=False)
+            return self._seen(tracer, given, passing, (), fits, enough)
+        except (TimelapseError, Uncompiled):
+            return None
+
+    def _seen(
+        self, tracer: Tracer, given: Mapping[int, Event], passing: Passing, ticks: Sequence[int],
+        fits: Callable[[timed.Step], bool], enough: Callable[[list[timed.Told]], bool],
+    ) -> list[timed.Told]:  # fmt: skip
+        """The steps that stem from given events, and the ticks, on one way through the log."""
+        found = list[timed.Told]()
+        seqs = np.asarray(sorted(given), np.int64)
         ordinals: dict[tuple[int, int, int], int] = {}
 
         def stops(batch: Stepped) -> Iterator[tuple[int, Callable[[], bool]] | None]:
-            for at in merged([batch.stemming(wanted), batch.ticking(target.ticks)]).tolist():
+            for at in merged([batch.stemming(seqs), batch.ticking(ticks)]).tolist():
                 yield at, lambda at=at: visit(batch, at)  # type: ignore[misc]
                 if enough(found):
                     yield None

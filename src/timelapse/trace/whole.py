@@ -31,7 +31,7 @@ from timelapse.trace.focus import Focus
 from timelapse.trace.knowledge import Place, Uncompiled, Unfocused
 from timelapse.trace.moments import Past
 from timelapse.trace.telling import going
-from timelapse.trace.thin import Thinned
+from timelapse.trace.thin import Thinned, thinned
 
 if TYPE_CHECKING:
     from timelapse.kernels.native.kernel import NativeKernel
@@ -105,6 +105,7 @@ class WholePast(FromBeginning):
     def __init__(self, run: Run, progress: Progress | None = None) -> None:
         super().__init__(run, progress)
         self.slow = COLD_EVENTS // WAYS - _SOON
+        self._left: tuple[int, set[int], Thinned] | None = None
 
     def used_at(self, event: Event) -> Collection[Place]:
         try:
@@ -201,6 +202,21 @@ class WholePast(FromBeginning):
     def _ticks_matter(self) -> bool:
         """Whether a tick may write anything, or send what does."""
         return any(use.what == "derive" for use in self.spec.times) or self.ticks_write(self.spec.states)
+
+    def steps_alone(
+        self, hi: int, places: Collection[Place], events: Collection[Event] = ()
+    ) -> Thinned | None:
+        """What is left of the log where only events seq < `hi` happen that matter to places, and to what is done at events; None: all of them
+        do. What was found for steps that were looked at tells who wrote what they read, too."""
+        seqs = {event.seq for event in events}
+        if self._left is not None:
+            end, known, left = self._left
+            if hi <= end and seqs <= known and left.covers(places):
+                return left
+        found = thinned(self, 0, hi, places, events, self.columns, refused=())
+        if found is not None:
+            self._left = hi, seqs, found
+        return found
 
     def going(self, events: int) -> AbstractContextManager[Tick]:
         """Progress through so many events of the log."""
