@@ -329,6 +329,32 @@ def test_too_many_say_how_many_and_why(program: type[tl.Program], slices: int, t
     assert run(count).quarantined_count == count
 
 
+class Fails(tl.Program):
+    """Fails at once, at some events."""
+
+    moved: tl.Counter[int]
+
+    @tl.on(Move)
+    def go(self, e: Move) -> None:
+        self.moved[e.who] += 1
+        if e.amount % 3:
+            raise ValueError("no")
+
+
+@pytest.mark.parametrize("kernel", ["interpreted", "python", "native"])
+@pytest.mark.parametrize("slices", [1, 2])
+def test_every_kernel_says_that_they_were_too_many(
+    kernel: str, slices: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And not, as without quarantine, that a handler raised: with the advice to replay with it."""
+    monkeypatch.setenv(SWITCH, kernel)
+    events: list[tl.Event] = [Move(who=n % 5, amount=n)._at(n, n) for n in range(90)]
+    with pytest.raises(TooManyQuarantined) as raised:
+        tl.replay(Fails, events, slices=slices, spark=False, quarantine=True, max_quarantined=20)
+    assert sum(n for _, n in raised.value.reasons) > 20
+    assert "first at Move seq 1," in raised.value.message
+
+
 def test_by_default_a_handler_that_always_fails_ends() -> None:
     events = [Move(who=0, amount=0)._at(i, i) for i in range(1_200)]
     with pytest.raises(TooManyQuarantined, match=r"1,001 times go .*at once; first at Move seq 0"):

@@ -217,8 +217,9 @@ class FlatKernel(InterpretedKernel):
                 event = source.event(seq)
                 self.derived.current = self._derived_event()
                 if not self._take_out(event, failure):
-                    result.failure = self._failed(event, failure)
+                    result.failure = self._fatal(event, failure)
                     result.failed_seq = seq if self.derived.current is None else -1
+                    result.quarantined = self.collected.quarantined
                     return False
                 self._take_back(seq)
             if done == rows.count:
