@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import tomllib
 from datetime import UTC, datetime
 from pathlib import Path
@@ -80,9 +81,17 @@ def test_what_init_guesses_of_a_text_log_is_ingested(name: str, tmp_path: Path) 
     for field, values in expected.items():
         assert [getattr(e, field) for e in events] == values, field
     assert len({e.ts for e in events}) == len(lines)
-    if name == "syslog":
-        assert source["year"] == datetime.now(UTC).year
-        assert "assumed, since times have none" in text
+
+
+@pytest.mark.parametrize(("month", "year"), [(12, 2024), (6, 2023)])
+def test_times_without_a_year_are_not_later_than_the_file(month: int, year: int, tmp_path: Path) -> None:
+    (tmp_path / "app.log").write_text("\n".join(SYSLOG) + "\n")
+    changed = datetime(2024, month, 20, tzinfo=UTC).timestamp()
+    os.utime(tmp_path / "app.log", (changed, changed))
+    assert cli("init", tmp_path / "app.log", "--out", tmp_path / "out").code == 0
+    text = (tmp_path / "out" / "log.toml").read_text()
+    assert tomllib.loads(text)["source"][0]["year"] == year
+    assert "assumed, since times have none" in text
 
 
 def test_lines_of_another_shape_are_told_of(tmp_path: Path) -> None:

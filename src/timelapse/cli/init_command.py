@@ -208,7 +208,7 @@ def _source(one: Looked, folder: Path) -> Iterator[str]:
         if one.ts.time_format is not None:
             yield f"time_format = {_text(one.ts.time_format)}  # guessed"
         if one.year is not None:
-            yield f"year = {one.year}  # assumed, since times have none: the year in which the file was changed last"
+            yield f"year = {one.year}  # assumed, since times have none: the last in which they are not later than the file's last change"
         for note in one.ts.notes:
             yield f"# {_comment(note)}"
     if naive := [c.name for c in one.columns if c.time and c.naive]:

@@ -5,7 +5,9 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from typing import Any
 
 ENOUGH = 0.8
@@ -109,3 +111,13 @@ def columns_of(shape: Shape, lines: Sequence[str]) -> tuple[dict[str, list[Any]]
         for name in re.compile(shape.regex).groupindex
     }
     return columns, len(lines) - len(found)
+
+
+def year_of(shape: Shape, lines: Sequence[str], modified: int | None) -> int:
+    """The year of times without one: the last in which none is later than the file was changed (nanoseconds since 1970; None: now)."""
+    when = datetime.now(UTC) if modified is None else datetime.fromtimestamp(modified / 1e9, UTC)
+    for text in columns_of(shape, lines)[0][shape.ts]:
+        with suppress(ValueError):  # 29 February is of another year
+            if datetime.strptime(f"{when.year} {text}", f"%Y {shape.time_format}").replace(tzinfo=UTC) > when:
+                return when.year - 1
+    return when.year

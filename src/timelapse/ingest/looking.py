@@ -24,7 +24,7 @@ from timelapse.errors import IngestError
 from timelapse.ingest import lines as text_lines
 from timelapse.ingest import table_files
 from timelapse.ingest.files import Format, SourceFile, check_is_text, format_of, list_files, told_by_suffix
-from timelapse.ingest.line_shapes import Shape, columns_of, shape_of
+from timelapse.ingest.line_shapes import Shape, columns_of, shape_of, year_of
 from timelapse.ingest.source import Source
 from timelapse.ingest.texts import rows_of
 
@@ -106,7 +106,7 @@ class Looked:
     shape: Shape | None = None
     """Of plain text: how its lines are read."""
     year: int | None = None
-    """Of times without a year: that in which the file was changed last."""
+    """Of times without a year: the last in which they are not later than the file's last change."""
     broken: int = 0
     """Of CSV: records whose cells have line breaks."""
     notes: list[str] = field(default_factory=list)
@@ -238,12 +238,7 @@ def _text(found: Looked, file: SourceFile) -> dict[str, list[Any]]:
         found.lines = lines[:5]
         found.shape = shape_of(lines)
         if found.shape is not None and not found.shape.has_year:
-            when = (
-                datetime.now(UTC)
-                if file.modified is None
-                else datetime.fromtimestamp(file.modified / 1e9, UTC)
-            )
-            found.year = when.year
+            found.year = year_of(found.shape, lines, file.modified)
     if found.shape is None:
         return {}
     columns, others = columns_of(found.shape, lines)
