@@ -12,6 +12,7 @@ STAMP := $(VENV)/.installed
 
 install: $(STAMP)
 
+# The archive of Java's classes, which `doctor` makes, halves what starting Spark costs; without it all works.
 # `venv` without `ensurepip` (Debian without python3-venv) still makes an environment; pip then installs from outside.
 $(BIN)/python:
 	@test -n "$(PYTHON)" || { echo "No Python 3.11 or later was found; say which: make PYTHON=/path/to/python3.11"; exit 1; }
@@ -26,6 +27,7 @@ $(STAMP): requirements.lock pyproject.toml | $(BIN)/python
 	else pip="$(PYTHON) -m pip --python $(BIN)/python"; fi; set -ex; \
 	$$pip install --quiet --disable-pip-version-check --require-hashes -r requirements.lock; \
 	$$pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
+	-@$(BIN)/timelapse doctor --no-spark --archive
 	@touch $@
 
 demo: install

@@ -85,6 +85,20 @@ def test_without_any_suitable_java_the_bundled_one_is_taken(
         capture_output=True, text=True, check=True,
     )  # fmt: skip
     assert shown.stdout == "[-Xmx1g][a b][][-version]"
+    jars = tmp_path / "a spark" / "jars"
+    jars.mkdir(parents=True)
+    for name in ("slf4j-api-2.jar", "a.jar", "z.jar"):
+        (jars / name).touch()
+    path = f"conf/:{jars}/slf4j-api-2.jar:{jars}/*"
+    for paths, meant in (
+        (path, f"conf/:{jars}/slf4j-api-2.jar:{jars}/a.jar:{jars}/z.jar"),
+        (f"{path}:/hadoop", f"{path}:/hadoop"),
+        (f"{jars}/*", f"{jars}/*"),
+    ):
+        shown = subprocess.run(
+            ["/bin/sh", str(trial), "-cp", paths, "Main", path], capture_output=True, text=True, check=True
+        )
+        assert shown.stdout == f"[-cp][{meant}][Main][{path}]"
 
 
 def test_no_java_at_all_is_a_clear_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

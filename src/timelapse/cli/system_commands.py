@@ -14,7 +14,11 @@ from timelapse.display import many
 
 def register(app: typer.Typer) -> None:
     """Add the commands."""
-    app.command(epilog=examples("timelapse doctor", "timelapse doctor /data/logs --json"))(doctor)
+    app.command(
+        epilog=examples(
+            "timelapse doctor", "timelapse doctor --archive", "timelapse doctor /data/logs --json"
+        )
+    )(doctor)
     app.command("runs", epilog=examples("timelapse runs", "timelapse runs --json"))(runs)
     app.command("help", epilog=examples("timelapse help TL114", "timelapse help replay"))(explain_code)
 
@@ -22,6 +26,13 @@ def register(app: typer.Typer) -> None:
 def doctor(
     path: Annotated[Path, typer.Argument(help="Where logs and runs are to be written.")] = Path(),
     spark: Annotated[bool, typer.Option("--spark/--no-spark", help="Run a small Spark job.")] = True,
+    archive: Annotated[
+        bool,
+        typer.Option(
+            "--archive",
+            help="Make the archive of Java's classes with which Spark starts sooner, if there is none: a minute, 200 MB.",
+        ),
+    ] = False,
     as_json: Json = False,
 ) -> None:
     """Check the machine: Python, Java, cores, memory, disk, Spark, storage. Exit 2 when something fails."""
@@ -31,7 +42,7 @@ def doctor(
 
     styles = {"ok": "green", "warn": "yellow", "fail": "bold red"}
     found = []
-    for check in chain([kernel_cache()], run(path, spark=spark)):
+    for check in chain([kernel_cache()], run(path, spark=spark, archive=archive)):
         found.append(check)
         if not as_json:
             line((f"{check.status:<5}", styles[check.status]), f"{check.name:<26} {check.value}")

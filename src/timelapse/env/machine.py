@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import stat
 import tempfile
 from pathlib import Path
 
@@ -86,3 +87,18 @@ def cache_dir() -> Path:
     if fallback.stat().st_uid != os.getuid():  # someone else's: what is in it could be run as this user
         return Path(tempfile.mkdtemp(prefix="timelapse-cache-"))
     return fallback
+
+
+def own_folder(name: str) -> Path | None:
+    """A folder within `cache_dir`, made if missing. None where there is no safe place.
+
+    What is in it is run as this user (machine code, Java's classes), so a folder that someone else owns or may write to is not used.
+    """
+    try:
+        place = cache_dir() / name
+        place.mkdir(mode=0o700, exist_ok=True)
+        found = place.stat()
+    except OSError:
+        return None
+    mine = found.st_uid == os.getuid() and not found.st_mode & (stat.S_IWGRP | stat.S_IWOTH)
+    return place if mine and stat.S_ISDIR(found.st_mode) else None

@@ -13,7 +13,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from timelapse.env.java import find
+from timelapse.env import spark_classes
+from timelapse.env.java import Java, find
 from timelapse.env.machine import GIB, cores, memory_bytes
 from timelapse.env.master import check_master, unreachable, wanted
 from timelapse.env.spark_start import begun
@@ -72,7 +73,7 @@ def started(master: str | None, conf: Mapping[str, str]) -> SparkSession:
 
     # py4j logs a traceback for whatever it cannot send; what matters of that is raised too.
     logging.getLogger().addFilter(_not_py4j)
-    settings = {**_defaults(master), **conf}
+    settings = _settings(java, master, conf)
     before = {name: os.environ.get(name) for name in ("JAVA_HOME", "PYSPARK_PYTHON")}
     if java.origin != "JAVA_HOME":  # also where JAVA_HOME names one that does not do
         os.environ["JAVA_HOME"] = str(java.home)
@@ -160,6 +161,14 @@ def driver_memory_mib() -> int:
     return max(1024, min(16 * GIB, memory_bytes() // 3) >> 20)
 
 
+def _settings(java: Java, master: str, conf: Mapping[str, str]) -> dict[str, str]:
+    """What a new session is started with: ours, then `conf`. Java takes the last of options that say the same, so those of `conf` come last."""
+    found = {**_defaults(master), **conf}
+    for name, options in spark_classes.settings(java, master, conf).items():
+        found[name] = f"{options} {found[name]}" if name in found else options
+    return found
+
+
 def _defaults(master: str) -> dict[str, str]:
     warehouse = str(process_folder("warehouse", large=True))
     atexit.register(shutil.rmtree, warehouse, ignore_errors=True)
@@ -167,7 +176,7 @@ def _defaults(master: str) -> dict[str, str]:
     settings = {
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
-        "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile={log4j} -Dderby.system.home={warehouse}",
+        spark_classes.DRIVER: f"-Dlog4j2.configurationFile={log4j} -Dderby.system.home={warehouse}",
         "spark.driver.memory": f"{driver_memory_mib()}m",
         "spark.sql.warehouse.dir": warehouse,
         "spark.sql.catalogImplementation": "in-memory",

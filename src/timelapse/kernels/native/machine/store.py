@@ -12,13 +12,12 @@ import contextlib
 import fcntl
 import hashlib
 import os
-import stat
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from timelapse.env.machine import cache_dir
+from timelapse.env.machine import own_folder
 from timelapse.errors import UsageError
 from timelapse.store.parts import write_part
 
@@ -42,18 +41,8 @@ class Entry:
 
 
 def folder() -> Path | None:
-    """Where compiled functions are kept, made if missing. None where there is no safe place.
-
-    Machine code is run as this user, so a folder that someone else owns or may write to is not used.
-    """
-    try:
-        place = cache_dir() / "kernels"
-        place.mkdir(mode=0o700, exist_ok=True)
-        found = place.stat()
-    except OSError:
-        return None
-    mine = found.st_uid == os.getuid() and not found.st_mode & (stat.S_IWGRP | stat.S_IWOTH)
-    return place if mine and stat.S_ISDIR(found.st_mode) else None
+    """Where compiled functions are kept, made if missing. None where there is no safe place."""
+    return own_folder("kernels")
 
 
 def limit() -> int:
