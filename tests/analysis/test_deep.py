@@ -75,6 +75,8 @@ _BODIES = {
     "calls": _calls(100),
     "and": _test(1_000),
     "choices": _choice(200),
+    "not": f"x = 1 if {'not ' * 401}e.a else 2",
+    "not of a state": f"if {'not ' * 301}self.total[e.b]: x = 1\n        else: x = 2",
 }
 
 

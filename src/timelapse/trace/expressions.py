@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from timelapse.analysis.views import is_view, viewed
+from timelapse.depth import roomy
 from timelapse.trace.instrument import Sites
 from timelapse.trace.steps import brief
 from timelapse.trace.views import length
@@ -40,6 +41,7 @@ class Comparison:
     text: str
 
 
+@roomy
 def shown(node: ast.AST, values: Values, sites: Sites) -> Shown:
     """An expression as text."""
     text = _unparsed(_Shown(values, sites, keys=True).visit(copy.copy(node)))
@@ -47,6 +49,7 @@ def shown(node: ast.AST, values: Values, sites: Sites) -> Shown:
     return Shown(written(node, sites), text, full)
 
 
+@roomy
 def written(node: ast.AST, sites: Sites) -> str:
     """An expression as it stands in the program."""
     return _unparsed(_Shown({}, sites, keys=False).visit(copy.copy(node)))

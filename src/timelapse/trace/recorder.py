@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from decimal import Decimal
 from functools import partial
@@ -272,19 +272,25 @@ class Recorder:
 
         With each, whether it has been told already: comparisons are, when they have been evaluated.
         """
-        node = value.site.node
-        if isinstance(node, ast.BoolOp) or (isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.Not)):
-            return [leaf for part in value.parts.values() for leaf in self._leaves(part)]
-        inner = [p for p in value.parts.values() if p.site.node is node]
-        if inner:  # a part of a test: the expression itself
-            return self._leaves(inner[0]) or [(self._condition(inner[0], value.value), False)]
-        if value.origin is not None and isinstance(
-            value.origin.site.node, ast.Compare | ast.BoolOp | ast.UnaryOp
-        ):
-            return self._leaves(value.origin)
-        if isinstance(node, ast.Compare):
-            return [(self._condition(value, bool_of(value.value)), True)]
-        return []
+        found = list[tuple[Condition, bool]]()
+        waiting = [value]
+        while waiting:
+            value = waiting.pop()
+            node = value.site.node
+            if isinstance(node, ast.BoolOp) or (
+                isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.Not)
+            ):
+                waiting += reversed(value.parts.values())
+            elif inner := [p for p in value.parts.values() if p.site.node is node]:
+                # A part of a test: the expression itself.
+                found += self._leaves(inner[0]) or [(self._condition(inner[0], value.value), False)]
+            elif value.origin is not None and isinstance(
+                value.origin.site.node, ast.Compare | ast.BoolOp | ast.UnaryOp
+            ):
+                waiting.append(value.origin)
+            elif isinstance(node, ast.Compare):
+                found.append((self._condition(value, bool_of(value.value)), True))
+        return found
 
     def _condition(self, value: Value, outcome: bool) -> Condition:
         reads = [self.steps[p] for p in _reads(value)]
@@ -295,10 +301,15 @@ class Recorder:
 
 def _all_parts(value: Value) -> dict[int, Any]:
     """What every expression in it gave, by the node's identity."""
-    found = {id(value.site.node): value}
-    for part in value.parts.values():
-        found.update(_all_parts(part))
-    return found
+    return {id(part.site.node): part for part in _within(value)}
+
+
+def _within(value: Value) -> Iterator[Value]:
+    """It, and what it was made of, each before its parts."""
+    waiting = [value]
+    while waiting:
+        yield (one := waiting.pop())
+        waiting += reversed(one.parts.values())
 
 
 def _texts(value: Value, outcome: bool, sites: Sites) -> Texts:
@@ -315,10 +326,7 @@ _HOOKS = ("_get", "_put", "_drop", "_items")
 
 
 def _reads(value: Value) -> list[int]:
-    found = list(value.reads)
-    for part in value.parts.values():
-        found += _reads(part)
-    return found
+    return [read for part in _within(value) for read in part.reads]
 
 
 def bool_of(value: Any) -> bool:

@@ -29,6 +29,8 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 _ATOMS = (ast.Constant, ast.Name)
+_NESTED = 100
+"""So many parentheses of a condition, and it is held in a variable: Python reads 200 that are nested."""
 
 
 class Expressions:
@@ -149,7 +151,8 @@ class Expressions:
 
     def test(self, node: ast.expr, env: Env, frame: Frame) -> str:
         """A boolean expression for the truth of an expression: `and` and `or` need not give one type."""
-        return self._twice(lambda: self._tested(node, env, frame), env)
+        code = self._twice(lambda: self._tested(node, env, frame), env)
+        return code if code.count("(") < _NESTED else self._code.truth(self._code.condition(code))
 
     def _tested(self, node: ast.expr, env: Env, frame: Frame) -> str:
         if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.Not):
