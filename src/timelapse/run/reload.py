@@ -72,7 +72,10 @@ def log_of(manifest: RunManifest) -> Log:
     named = manifest.logs or [[manifest.log or "", base_of(manifest.log_id or "")]]
     parts = [(where := opened(as_path(path)), _version(where, log_id)) for path, log_id in named if path]
     if len(parts) < len(named):
-        raise _gone("it was in memory")
+        raise RunError(
+            "the run's events were in memory, and that process has ended",
+            hint="write them to a log (tl.Log.write), and replay it: what a run of that is asked later has them", code="TL604",
+        )  # fmt: skip
     first = parts[0][0]
     log = Log(first, parts[0][1] if len(parts) == 1 else joined(parts))
     log = replayed(log, manifest)
