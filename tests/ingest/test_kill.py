@@ -68,7 +68,7 @@ CHILD = """
 """
 
 
-def fake_ingest(spark, sources, folder, floor, rows, partitions, log=None, progress=None):  # type: ignore[no-untyped-def]
+def fake_ingest(spark, sources, folder, floor, rows, partitions, log=None, progress=None, period=None):  # type: ignore[no-untyped-def]
     """What Spark's tasks leave: two segments, one of an attempt that did not count, and a quarantine file."""
     from timelapse.ingest.noticed import Noticed, Stretch
     from timelapse.ingest.plan import Plan

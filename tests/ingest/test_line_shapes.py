@@ -94,6 +94,37 @@ def test_times_without_a_year_are_not_later_than_the_file(month: int, year: int,
     assert "assumed, since times have none" in text
 
 
+def test_pairs_within_quotes_are_of_the_text(tmp_path: Path) -> None:
+    """`dur=5` in a message was the line's `dur`, without a word."""
+    lines = [
+        f'ts=2026-10-01T12:00:{n:02}Z level=info msg="took dur=5 \\" level=x ok"  dur={n}' for n in range(40)
+    ]
+    shape = shape_of(lines)
+    assert shape is not None
+    columns, others = columns_of(shape, lines)
+    assert (columns["dur"], others) == ([str(n) for n in range(40)], 0)
+    assert set(columns["level"]) == {"info"}
+    assert not columns_of(shape, ["x " * 20_000 + '"' * 3 + " " * 20_000])[0]["dur"]
+
+
+def test_local_times_may_be_ahead_of_utc(tmp_path: Path) -> None:
+    """A file that is being written in Japan was of the year before."""
+    (tmp_path / "app.log").write_text(
+        "\n".join(f"Jun 10 09:00:{n:02} host su[7]: x" for n in range(30)) + "\n"
+    )
+    changed = datetime(2024, 6, 10, 0, 1, tzinfo=UTC).timestamp()
+    os.utime(tmp_path / "app.log", (changed, changed))
+    assert cli("init", tmp_path / "app.log", "--out", tmp_path / "out").code == 0
+    assert tomllib.loads((tmp_path / "out" / "log.toml").read_text())["source"][0]["year"] == 2024
+
+
+def test_a_log_over_new_year_is_told_of(tmp_path: Path) -> None:
+    lines = [f"Dec 31 23:59:{n:02} host su[7]: x" for n in range(30)] + ["Jan  1 00:00:00 host su[7]: y"]
+    (tmp_path / "app.log").write_text("\n".join(lines) + "\n")
+    assert cli("init", tmp_path / "app.log", "--out", tmp_path / "out").code == 0
+    assert "go from December to January" in (tmp_path / "out" / "log.toml").read_text()
+
+
 def test_lines_of_another_shape_are_told_of(tmp_path: Path) -> None:
     lines = [*(f"2026-10-01T12:00:{n:02}Z ERROR failed" for n in range(50)), "  at x.y(Z.java:7)"]
     (tmp_path / "app.log").write_text("\n".join(lines) + "\n")

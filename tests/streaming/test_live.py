@@ -227,7 +227,7 @@ def test_ids_outlast_restarts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     """However many segments have them: files do, of which old ones are removed. They were looked for in the last thousand segments only."""
     monkeypatch.setattr(sent_ids, "SEGMENTS", 4)
     monkeypatch.setattr(sent_ids, "REMEMBERED", 30)
-    monkeypatch.setattr(sent_ids, "_READ", 3)
+    monkeypatch.setattr(sent_ids, "_READ", 1)
     out, rows = tmp_path / "out", hits(80)
     for begin in (0, 21, 66):
         push = tl.Push()

@@ -245,4 +245,5 @@ def test_who_takes_over_waits_for_a_source_that_is_away(
         run.wait(LONG)
     assert not away
     assert "Hit does not answer, and is asked again: nobody answers" in told
+    assert run.health.problem == ""
     assert run.digest == run_serial(Plain, hits(60)).digest

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections import Counter
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 ENOUGH = 0.8
@@ -94,8 +95,12 @@ def _group(key: str) -> str:
     return re.sub(r"\W", "_", key)
 
 
+_WORD = r'(?:[^\s"]|"(?:[^"\\]|\\.)*")*\s'
+"""What stands in front of a pair: a text in quotes is gone over whole, as what is in it may look like a pair."""
+
+
 def _pair(key: str, name: str) -> str:
-    return rf'(?:.*?\s)?{re.escape(key)}="?(?P<{name}>(?<=")(?:[^"\\]|\\.)*|(?<!")\S*)'
+    return rf'(?:{_WORD})*?{re.escape(key)}="?(?P<{name}>(?<=")(?:[^"\\]|\\.)*|(?<!")\S*)'
 
 
 def _ahead(key: str, name: str) -> str:
@@ -116,8 +121,18 @@ def columns_of(shape: Shape, lines: Sequence[str]) -> tuple[dict[str, list[Any]]
 def year_of(shape: Shape, lines: Sequence[str], modified: int | None) -> int:
     """The year of times without one: the last in which none is later than the file was changed (nanoseconds since 1970; None: now)."""
     when = datetime.now(UTC) if modified is None else datetime.fromtimestamp(modified / 1e9, UTC)
+    latest = when + timedelta(hours=14)  # local time may be ahead of UTC so much
     for text in columns_of(shape, lines)[0][shape.ts]:
         with suppress(ValueError):  # 29 February is of another year
-            if datetime.strptime(f"{when.year} {text}", f"%Y {shape.time_format}").replace(tzinfo=UTC) > when:
+            if (
+                datetime.strptime(f"{when.year} {text}", f"%Y {shape.time_format}").replace(tzinfo=UTC)
+                > latest
+            ):
                 return when.year - 1
     return when.year
+
+
+def over_new_year(shape: Shape, lines: Sequence[str]) -> bool:
+    """Whether times without a year go from December to January."""
+    months = [text[:3] for text in columns_of(shape, lines)[0][shape.ts]]
+    return ("Dec", "Jan") in itertools.pairwise(months)

@@ -24,7 +24,7 @@ from timelapse.errors import IngestError
 from timelapse.ingest import lines as text_lines
 from timelapse.ingest import table_files
 from timelapse.ingest.files import Format, SourceFile, check_is_text, format_of, list_files, told_by_suffix
-from timelapse.ingest.line_shapes import Shape, columns_of, shape_of, year_of
+from timelapse.ingest.line_shapes import Shape, columns_of, over_new_year, shape_of, year_of
 from timelapse.ingest.source import Source
 from timelapse.ingest.texts import rows_of
 
@@ -239,6 +239,10 @@ def _text(found: Looked, file: SourceFile) -> dict[str, list[Any]]:
         found.shape = shape_of(lines)
         if found.shape is not None and not found.shape.has_year:
             found.year = year_of(found.shape, lines, file.modified)
+            if over_new_year(found.shape, lines):
+                found.notes.append(
+                    f"times have no year and go from December to January: all are read as of {found.year}; cut the files there, and give each source its year"
+                )
     if found.shape is None:
         return {}
     columns, others = columns_of(found.shape, lines)

@@ -237,7 +237,8 @@ class Loop:
         """A process that has taken over waits for a source that does not answer: there is none that would begin it again."""
         while True:
             try:
-                return begin()
+                begin()
+                return self._waited()
             except (TimeoutError, ConnectionError) as error:
                 self._wait(f"{stream} does not answer, and is asked again: {error}", 1.0)
 

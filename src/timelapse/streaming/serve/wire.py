@@ -49,7 +49,8 @@ class Protocol(HttpToolsProtocol):
 
     def on_body(self, body: bytes) -> None:
         self._moved = True
-        super().on_body(body)
+        if not self.transport.is_closing():
+            super().on_body(body)
 
     def on_message_complete(self) -> None:
         if not self._offers and not self.transport.is_closing():

@@ -85,6 +85,7 @@ class KafkaSource(LiveSource):
         self._next: dict[int, int] = {}
         self._until: dict[int, int] = {}
         self._looked = 0.0
+        self._assigned = False
         self._plan: Plan | None = None
         self._problem: Exception | None = None
 
@@ -127,6 +128,7 @@ class KafkaSource(LiveSource):
         self._stream = stream
         self._connect(kind)
         self._next = {int(p.name): p.position + 1 for p in partitions}
+        self._assigned = False
         self._find()
         if self._once:
             self._until = dict(self._ends)
@@ -153,14 +155,13 @@ class KafkaSource(LiveSource):
 
         consumer, topic = self._consumer, self._given.topic
         assert consumer is not None
-        new = False
         try:
             for number in self._numbers():
                 low, high = consumer.get_watermark_offsets(TopicPartition(topic, number), timeout=_WAIT)
                 self._ends[number] = high
                 if number not in self._next:
                     self._next[number] = low if self._given.begin == "earliest" else high
-                    new = True
+                    self._assigned = False
                 if self._next[number] < low or self._next[number] > high:
                     raise SourceError(
                         f"partition {number} has the offsets {low:,} to {high:,}, and the run is to go on at {self._next[number]:,}",
@@ -169,8 +170,9 @@ class KafkaSource(LiveSource):
                     )  # fmt: skip
         except KafkaException as error:
             raise TimeoutError(str(error)) from None
-        if new or not self._looked:
+        if not self._assigned:
             consumer.assign([TopicPartition(topic, n, offset) for n, offset in sorted(self._next.items())])
+            self._assigned = True
         self._looked = time.monotonic()
 
     def partitions(self) -> Sequence[str]:

@@ -63,7 +63,8 @@ class SentIds:
             self._filed = int(self._files[-1][0][-16:])
         for part in reversed(parts):
             self._remember(part)
-        for number in range(max(self._filed, last - _READ) + 1, last + 1):
+        first = self._filed if self._files else max(0, last - _READ)
+        for number in range(first + 1, last + 1):
             ids = ids_of(number)
             self._next += ids
             self._remember(ids)
