@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import fcntl
 import random
+import shutil
 from pathlib import Path
 
 import pytest
@@ -10,8 +12,9 @@ import pytest
 import timelapse as tl
 from tests.cli.run_cli import cli
 from timelapse.errors import LogError, UsageError
-from timelapse.log import Log
+from timelapse.log import Log, manifest
 from timelapse.log.gaps import gaps_of
+from timelapse.log.place import locked
 
 
 class Pay(tl.Event):
@@ -117,3 +120,50 @@ def test_gaps_are_judged_where_the_events_are_when_some_times_are_absurd() -> No
         [100, 100, 7, 100, 100, 100]
     )
     assert gaps_of(days, ["A", "B"]) == gaps_of(_days([100, 100, 7, 100, 100, 100]), ["A", "B"]) != []
+
+
+def test_a_log_that_somebody_appends_to_is_not_replaced(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Replaced between an append's segments and its manifest it would have a manifest of files that are gone."""
+    log = _log(tmp_path / "log", parts=1)
+    other = tmp_path / "other.csv"
+    other.write_text("ts,user,name\n" + "".join(f"{200 + n},1,n\n" for n in range(9)))
+    told: list[str] = []
+    keep = manifest.keep
+
+    def meanwhile(folder: Path, one: manifest.Manifest) -> None:
+        with pytest.raises(LogError) as refused:
+            Log.write(log.path, {Pay: other}, overwrite=True)
+        told.append(refused.value.code)
+        keep(folder, one)
+
+    monkeypatch.setattr(manifest, "keep", meanwhile)
+    assert len(log.append({Pay: other})) == len(log) + 9
+    assert told == ["TL406"]
+    assert len(Log.open(log.path)) == len(log) + 9
+    assert len(Log.write(log.path, {Pay: other}, overwrite=True)) == 9
+    assert len(Log.open(log.path)) == 9
+
+
+def test_the_lock_of_a_log_that_was_replaced_holds_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Who opened the lock before the folder was replaced, and takes it afterwards, would change the new log beside others."""
+    place, new = tmp_path / "log", tmp_path / "new"
+    place.mkdir()
+    new.mkdir()
+    flock = fcntl.flock
+
+    def late(handle: int, how: int) -> None:
+        shutil.rmtree(place)
+        new.rename(place)
+        flock(handle, how)
+
+    monkeypatch.setattr(fcntl, "flock", late)
+    with pytest.raises(LogError) as refused, locked(place):
+        pass
+    assert refused.value.code == "TL406"
+    monkeypatch.setattr(fcntl, "flock", flock)
+    with locked(place):
+        pass

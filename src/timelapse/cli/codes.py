@@ -30,7 +30,7 @@ It is damaged, or written by another version of Timelapse.
 TL405 A segment file that is missing or damaged
 Restore it from a copy, or ingest the sources again.
 
-TL406 Another append is running
+TL406 Another process changes the log
 Wait for it to end. Appends to one log go one after the other.
 
 TL407 An event type that the log does not have

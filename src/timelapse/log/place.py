@@ -45,7 +45,8 @@ def check_free(path: Path, *, overwrite: bool) -> None:
 def whole_folder(path: Path, *, overwrite: bool) -> AbstractContextManager[Path]:
     """A temporary folder that takes its place at `path` when the block ends well, and is removed otherwise.
 
-    It lies beside `path`, or on this machine's disk where that is in an object store.
+    It lies beside `path`, or on this machine's disk where that is in an object store. A log that it replaces is held until then: of an
+    append that went on, the new log would have the manifest without the files. Raises LogError (TL406) where somebody changes that log.
     """
     if isinstance(path, RemotePath):
         target = path.at(None)
@@ -57,7 +58,14 @@ def whole_folder(path: Path, *, overwrite: bool) -> AbstractContextManager[Path]
             hint="choose another folder, or change its parent's permissions",
         )  # fmt: skip
 
-    return folders.whole_folder(path, lambda: check_free(path, overwrite=overwrite), refused)
+    whole = folders.whole_folder(path, lambda: check_free(path, overwrite=overwrite), refused)
+    return _replacing(path, whole) if overwrite and (path / NAME).is_file() else whole
+
+
+@contextmanager
+def _replacing(path: Path, whole: AbstractContextManager[Path]) -> Iterator[Path]:
+    with locked(path), whole as folder:
+        yield folder
 
 
 class Changing(NamedTuple):
@@ -87,16 +95,20 @@ def changing(path: Path) -> Iterator[Changing]:
 
 @contextmanager
 def locked(path: Path) -> Iterator[None]:
-    """One append at a time. Raises LogError at once when another is running."""
+    """One change of a log in a folder at a time. Raises LogError (TL406) at once when another is running."""
     handle = os.open(path / ".lock", os.O_RDWR | os.O_CREAT, 0o666)
     try:
         try:
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            # The folder may have been replaced since: then this is the lock of a log that is gone.
+            held = os.path.samestat(os.fstat(handle), os.stat(path / ".lock"))
         except OSError:
+            held = False
+        if not held:
             raise LogError(
-                "another append to this log is running", place=Place(str(path)), code="TL406",
+                "another process is changing this log", place=Place(str(path)), code="TL406",
                 hint="wait for it to end",
-            ) from None  # fmt: skip
+            )  # fmt: skip
         yield
     finally:
         os.close(handle)
