@@ -410,7 +410,8 @@ def _make(
         raise UsageError(f"--late {late!r} is not known", hint="include or refuse", code="TL808")
     if not append:
         check_free(as_path(out), overwrite=overwrite)
-        _ = segment and Period.of(segment)  # an error before anything is read
+        if segment is not None:
+            Period.of(segment)  # an error before anything is read
     began = time.perf_counter()
     log = _run(out, made, MAX_BAD if share is None else share, late=late, append=append, overwrite=overwrite, master=master, as_json=as_json, corrected=corrected, segment=segment)  # fmt: skip
     print_summary(log, time.perf_counter() - began, events, as_json=as_json, not_read=notes)
