@@ -73,7 +73,7 @@ def log_of(manifest: RunManifest) -> Log:
     parts = [(where := opened(as_path(path)), _version(where, log_id)) for path, log_id in named if path]
     if len(parts) < len(named):
         raise RunError(
-            "the run's events were in memory, and that process has ended",
+            "the run's events were in memory, and are not there any more",
             hint="write them to a log (tl.Log.write), and replay it: what a run of that is asked later has them", code="TL604",
         )  # fmt: skip
     first = parts[0][0]
