@@ -115,7 +115,9 @@ def _difference(first: _Effects, second: _Effects) -> tuple[str, str, str] | Non
         if one == other or repr(one) == repr(other):  # NaN is not equal to itself
             continue
         if isinstance(one, dict):
-            key = next(k for k in {**one, **other} if repr(one.get(k)) != repr(other.get(k)))
+            key = next((k for k in {**one, **other} if repr(one.get(k)) != repr(other.get(k))), None)
+            if key is None:  # another order, and NaN
+                continue
             where = name if key == () else f"{name}[{key!r}]"
             return where, repr(one.get(key)), repr(other.get(key))
         if isinstance(one, list):
