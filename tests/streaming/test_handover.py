@@ -20,6 +20,7 @@ from timelapse.analysis import analyse
 from timelapse.errors import HandlerError, ReplayError, RunError
 from timelapse.model.program import spec_of
 from timelapse.run import replay, run_serial
+from timelapse.streaming.serve.status import status
 
 
 @pytest.fixture(autouse=True)
@@ -115,6 +116,7 @@ def test_what_cannot_be_gone_on_from(tmp_path: Path) -> None:
     with tl.live(Watch, streams, tmp_path / "out", start_from=first, once=True, **FAST) as run:
         run.wait(LONG)
     assert run.last is not None
+    assert status(run)["rows"] == run.health.rows == run.last.end_seq - first.manifest.cuts[-1] > 0
     assert sum(p.skipped for p in run.last.partitions) == 50 + len(
         [m for m in marks(8) if m.ts <= hits(50)[-1].ts]
     )

@@ -235,6 +235,21 @@ def test_a_client_that_offers_another_protocol(served: tuple[Live, Client]) -> N
     connection.close()
 
 
+def test_another_protocol_is_offered_behind_a_request(served: tuple[Live, Client]) -> None:
+    """Both were answered with 400, though the first had done nothing wrong."""
+    client = served[1]
+    body = rows("behind")
+    push = b"POST /push/Named HTTP/1.1\r\nHost: localhost\r\nContent-Length: %d\r\n" % len(body)
+    push += b"Authorization: Bearer " + client.tokens["push"].encode() + b"\r\n"
+    offer = b"Connection: Upgrade, HTTP2-Settings\r\nUpgrade: h2c\r\nHTTP2-Settings: AAEAAEAAAAIAAAAB\r\n"
+    plain, offering = push + b"\r\n" + body, push + offer + b"\r\n" + body
+    last = b"GET /health HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"
+    for parts in ((plain + plain + offering + last,), (plain, plain + offering[:-5], offering[-5:], last)):
+        found = spoken(client, *parts)
+        assert found.count(b"HTTP/1.1 200 OK") == 4, found
+        assert found.count(b'"counted":1') == 3
+
+
 def test_a_request_has_one_host(served: tuple[Live, Client]) -> None:
     """Two were taken, and what stands in front may go by the other one."""
     client = served[1]

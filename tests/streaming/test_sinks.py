@@ -20,7 +20,7 @@ from tests.streaming.test_live import FAST, Hit, Plain, Seen, hits
 from timelapse.errors import UsageError
 from timelapse.streaming.live import Live
 from timelapse.streaming.sinks import Callback, Delta, Parquet, Postgres
-from timelapse.streaming.sinks.base import Marker, Sink
+from timelapse.streaming.sinks.base import Marker, Sink, SinkError
 from timelapse.streaming.sinks.choose import sink_of
 
 
@@ -86,6 +86,15 @@ def same(run: Live, table: pa.Table) -> None:
 def test_parquet(tmp_path: Path, share: float) -> None:
     run = sessions(tmp_path / "out", lambda n: Faulty(Parquet(tmp_path / "tables"), n, share))
     same(run, pq.read_table(tmp_path / "tables" / "Seen"))
+    with pytest.raises(SinkError, match="another live run"):
+        tl.live(Plain, {Hit: tl.Push()}, tmp_path / "other", sinks=[Parquet(tmp_path / "tables")], **FAST)
+    assert not (tmp_path / "other").exists()
+
+
+def test_outputs_of_another_run(tmp_path: Path) -> None:
+    """A run that is there gets a sink besides."""
+    sessions(tmp_path / "first", lambda n: Parquet(tmp_path / "tables"), count=1)
+    tl.live(Plain, {Hit: tl.Push()}, tmp_path / "other", **FAST).end()
     with tl.live(
         Plain, {Hit: tl.Push()}, tmp_path / "other", sinks=[Parquet(tmp_path / "tables")], **FAST
     ) as other:
@@ -112,6 +121,8 @@ def test_postgres(tmp_path: Path, database: Server) -> None:
     ended = threading.Event()
 
     def kill() -> None:
+        while not (tmp_path / "out" / "live.json").exists():  # a new run asks its sinks first
+            ended.wait(0.02)
         while not ended.wait(0.3):
             database.stop()
             time.sleep(0.05)
@@ -180,6 +191,40 @@ def test_a_function_is_called_at_least_once(tmp_path: Path) -> None:
     )
     assert sum(rows for _, rows, _ in found) == run.outputs(Seen).num_rows
     assert [epoch for _, _, epoch in found] == sorted({epoch for _, _, epoch in found})
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "postgresql://nobody@127.0.0.1:1/nowhere", "parquet:{at}/file/tables", "delta:{at}/file", "kafka://127.0.0.1:1/alerts",
+        "postgresql://{dsn}/nowhere",
+    ],
+)  # fmt: skip
+def test_a_new_run_asks_its_sinks_first(
+    tmp_path: Path, database: Server, text: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A database that does not exist was found once the run had begun; and a folder that cannot be made was asked for again and again."""
+    monkeypatch.setattr("timelapse.streaming.sinks.kafka._FIRST_WAIT", 0.3)
+    (tmp_path / "file").touch()
+    sink = sink_of(
+        text.format(at=tmp_path, dsn=database.dsn.removeprefix("postgresql://").rpartition("/")[0])
+    )
+    with pytest.raises(SinkError):
+        tl.live(Plain, {Hit: tl.Push()}, tmp_path / "out", sinks=[sink], **FAST)
+    assert [path.name for path in tmp_path.iterdir()] == ["file"]
+
+
+def test_a_database_of_another_run_is_left_alone(tmp_path: Path, database: Server) -> None:
+    sessions(tmp_path / "out", lambda n: Postgres(database.dsn, schema="used"), count=1)
+    with pytest.raises(SinkError, match="another live run"):
+        tl.live(
+            Plain,
+            {Hit: tl.Push()},
+            tmp_path / "other",
+            sinks=[Postgres(database.dsn, schema="used")],
+            **FAST,
+        )
+    assert not (tmp_path / "other").exists()
 
 
 def test_texts_on_the_command_line(tmp_path: Path) -> None:

@@ -177,7 +177,7 @@ class _Loop(Loop):
         """Follow up to an epoch, or a later one."""
         head = self.head
         assert head is not None
-        before = 0 if head.last is None else head.last.end_seq
+        before = head.end_seq
         if self._is_other(newest):
             self._begin()
         else:

@@ -27,11 +27,12 @@ from timelapse.model.program import Program
 from timelapse.model.silence import is_silent, silent
 from timelapse.moments import time_text
 from timelapse.streaming import chain, checkpoints
-from timelapse.streaming.arrivals import Held, Taken, arrivals
+from timelapse.streaming.admission import Admission
+from timelapse.streaming.arrivals import Held, Taken
 from timelapse.streaming.choosing import IN_KERNEL, Slicing
 from timelapse.streaming.committed import Committed
-from timelapse.streaming.correction import Pending, Plan, Prepared, sections_of, to_correct
-from timelapse.streaming.declared import another, fitted, types_of, unsafe
+from timelapse.streaming.correction import Pending, Plan, Prepared, sections_of
+from timelapse.streaming.declared import another, types_of, unsafe
 from timelapse.streaming.filters import Filter, Filters
 from timelapse.streaming.format import Checkpoint, Epoch, LiveRun
 from timelapse.streaming.handover import Origin
@@ -40,12 +41,12 @@ from timelapse.streaming.marks import Marks
 from timelapse.streaming.pack import Pack, packed
 from timelapse.streaming.place import RunPlace
 from timelapse.streaming.recovery import Recovery, begun_in
-from timelapse.streaming.rows import Batch, bad_rows, late_as_asked, parted
+from timelapse.streaming.rows import Batch, late_as_asked
 from timelapse.streaming.rules import Rules
 from timelapse.streaming.running import Closed, Running, Saving
 from timelapse.streaming.spread import Spread
 from timelapse.streaming.stand import Stand
-from timelapse.streaming.streams import Partition, StreamEntry, admit
+from timelapse.streaming.streams import Partition, StreamEntry
 from timelapse.streaming.succession import Successor
 from timelapse.streaming.sums import Emitted, Sums
 
@@ -223,6 +224,11 @@ class Head:
         return self.last.complete
 
     @property
+    def end_seq(self) -> int:
+        """The number of rows in the journal, with those of the log that it goes on from."""
+        return self.run.first_seq if self.last is None else self.last.end_seq
+
+    @property
     def waiting(self) -> tuple[int, int]:
         """How many rows wait until all before them is complete, and the memory they take."""
         return self.held.rows, self.held.nbytes
@@ -253,11 +259,15 @@ class Head:
         `idle`: partitions that no longer hold the others back. `active`: the streams that are read now (None: all). `ended`: nothing comes any more, so all that
         waits is processed. None, and nothing written, where nothing has happened. Rows up to a partition's position are skipped.
         """
-        decisions = self.filters.take_told()
-        sections: dict[str, list[pa.Table]] = {}
-        before = self.marks.places()
+        decisions, before = self.filters.take_told(), self.marks.places()
+        logged = None if self._origin is None else self._origin.complete
+        rows = Admission(
+            self.program, self._types, self.marks, self.rules, self.filters, now, self.complete, None if self.last is None else self.last.begin,
+            self._floor, logged, decisions,
+        )  # fmt: skip
         for batch in batches:
-            self._admit(batch, now, sections, decisions)
+            rows.take(batch, self.partition(batch.stream, batch.partition))
+        sections = rows.sections
         told, complete = self.marks.idle([self.partition(*at) for at in idle], active, self.complete)
         decisions += told
         # Rows that wait in this epoch's file: those that are not complete yet, or else they stand in the journal.
@@ -275,40 +285,6 @@ class Head:
             sections[f"held/{name}"] = [whole.filter(pa.array(waits))]
         return self._commit(batches, sections, complete, decisions, now, ended=ended)
 
-    def _admit(self, batch: Batch, now: int, sections: dict[str, list[pa.Table]], decisions: list[str]) -> None:  # fmt: skip
-        partition = self.partition(batch.stream, batch.partition)
-        kind = next(t for t in self._types if t.name == self.marks.entry(batch.stream).type)
-        new = batch.offsets > partition.position
-        if self._origin is not None and self._origin.complete is not None:
-            in_log = new & (batch.ts <= self._origin.complete)
-            partition.skipped += int(in_log.sum())
-            new &= ~in_log
-        ts, fields, offsets = batch.ts, fitted(kind, batch.fields), batch.offsets
-        if not new.all():
-            ts, fields, offsets = ts[new], fields.filter(pa.array(new)), offsets[new]
-        bad = [b for b in batch.bad if b.offset > partition.position]
-        if (len(ts) or bad) and partition.idle:
-            partition.idle, partition.floor = False, self.complete
-            decisions.append(f"{self.marks.shown(partition)} is active again")
-        found = admit(partition, ts, self.rules.lateness, self.rules.limits, now)
-        stale = None
-        found, filtered = self.filters.applied(partition, kind, ts, fields, found)
-        if self.rules.late == "correct" and found.late.any():
-            found, stale = to_correct(
-                self.program, ts, found, complete=self.complete, begin=None if self.last is None else self.last.begin,
-                horizon=self.rules.horizon, floor=self._floor,
-            )  # fmt: skip
-            partition.stale += int(stale.sum())
-        partition.aside += len(bad)
-        partition.position = max(partition.position, batch.end)
-        partition.cursor = batch.cursor or partition.cursor
-        if len(ts):
-            table = arrivals(kind, ts, fields, partition.stream, partition.number, offsets)
-            for name, rows in parted(kind.name, table, found, stale, filtered):
-                sections.setdefault(name, []).append(rows)
-        if bad:
-            sections.setdefault("bad", []).append(bad_rows(bad, partition, kind.name))
-
     @property
     def _floor(self) -> int | None:
         """Up to this time nothing is ever corrected: it belongs to the run that live goes on from, or to another program."""
@@ -321,7 +297,7 @@ class Head:
     ) -> Epoch:  # fmt: skip
         number = 1 if self.last is None else self.last.number + 1
         origin = self._origin
-        first_seq = (0 if origin is None else origin.count) if self.last is None else self.last.end_seq
+        first_seq = self.end_seq
         taken = Taken({}, 0, 0) if complete is None else self.held.take(complete, first_seq)
         begin = (None if origin is None else origin.begin) if self.last is None else self.last.begin
         begin = taken.first if begin is None and taken.rows else begin

@@ -26,7 +26,15 @@ from timelapse.store.scratch import scratch_folder
 from timelapse.streaming import chain
 from timelapse.streaming.choosing import Slicing
 from timelapse.streaming.correction import refuse_seq
-from timelapse.streaming.declared import Unfit, differences, grown, put_out, types_of, unsafe
+from timelapse.streaming.declared import (
+    Unfit,
+    declared_records,
+    differences,
+    grown,
+    put_out,
+    types_of,
+    unsafe,
+)
 from timelapse.streaming.early import Copies, EarlyResults, checked_every
 from timelapse.streaming.evolution import Migration
 from timelapse.streaming.filters import Filter, changed, other, read_filter
@@ -53,7 +61,7 @@ from timelapse.streaming.place import LivePlace, live_place
 from timelapse.streaming.published import Published, latest, published_in
 from timelapse.streaming.reading import Reading
 from timelapse.streaming.rules import Rules
-from timelapse.streaming.sinks.base import Follower, Sink
+from timelapse.streaming.sinks.base import Follower, Sink, check_sinks
 from timelapse.streaming.sinks.callback import Callback
 from timelapse.streaming.sources.push import Push
 from timelapse.streaming.spans import Span, micros_of
@@ -159,6 +167,7 @@ def live(
     slicing = Slicing(slice_rows, engine=engine)
     heard_by = Silent() if progress is None else progress
     if not place.exists(RUN):
+        check_sinks(sinks, list(declared_records(given)))
         check_sources(made, declared, heard_by.note)
     run, run_hash = begin_run(place, given, types, origin)
     if origin is None:

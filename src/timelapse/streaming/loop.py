@@ -301,7 +301,7 @@ class Loop:
             with self.lock:
                 while self._filters:
                     head.keep_out(self._filters.popleft()(head.filters.entries))
-                before = 0 if head.last is None else head.last.end_seq
+                before = head.end_seq
                 epoch = head.epoch(
                     batches, time.time_ns() // 1000, idle=self._idle(), active=[e.number for e, _ in self._sources], ended=ended
                 )  # fmt: skip
@@ -361,7 +361,7 @@ class Loop:
         """Put late rows into their places, where that is asked for and due."""
         while head.rules.late == "correct":
             began = time.monotonic()
-            rows = 0 if head.last is None else head.last.end_seq
+            rows = head.end_seq
             try:
                 epoch = self._corrector.step(head, self.lock, lambda: time.time_ns() // 1000, ended=ended)
             except StorageError as error:

@@ -45,7 +45,7 @@ def status(run: Live) -> dict[str, Any]:
     if last is not None:
         names = {s.number: s for s in last.streams}
         found |= {
-            "epoch": last.number, "complete": last.complete, "rows": last.end_seq, "digest": digest_of(last),
+            "epoch": last.number, "complete": last.complete, "rows": last.end_seq - run.run.first_seq, "digest": digest_of(last),
             "complete_text": None if last.complete is None else time_text(last.complete),
             "behind_seconds": None if last.complete is None else now - last.complete / 1e6,
             "late": sum(p.late for p in last.partitions), "aside": sum(p.aside for p in last.partitions), "skipped": sum(p.skipped for p in last.partitions),

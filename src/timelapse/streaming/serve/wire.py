@@ -22,11 +22,17 @@ class Protocol(HttpToolsProtocol):
     """Bytes since a request has begun, its head has ended, or a part of its body has come."""
     _moved = False
     _data = b""
+    _later: bytearray | None = None
+    """A request that offers another protocol, and what follows it, while answers to those before it are under way."""
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         super().connection_made(cast(asyncio.Transport, Together(cast(asyncio.Transport, transport))))
 
     def data_received(self, data: bytes) -> None:
+        if self._later is not None:
+            self._later += data
+            self.flow.pause_reading()  # who reads the request before it has it resumed
+            return
         self._data, self._moved = data, False
         super().data_received(data)
         self._data = b""
@@ -64,19 +70,29 @@ class Protocol(HttpToolsProtocol):
     def _unsupported_upgrade_warning(self) -> None:
         """Decline, and answer. llhttp takes what follows for the other protocol, so h11 has the connection from here on."""
         offered = sys.exception()
-        if (self.cycle is not None and not self.cycle.response_complete) or not isinstance(
-            offered, httptools.HttpParserUpgrade
-        ):
-            self.send_400_response("An answer is under way.")
-            return
-        self._unset_keepalive_if_required()
-        self.connections.discard(self)
+        assert isinstance(offered, httptools.HttpParserUpgrade)
         head = [self.parser.get_method() + b" " + self.url + b" HTTP/1.1"]
         head += [name + b": " + value for name, value in self.headers if name != b"upgrade"]
+        self._later = bytearray(b"\r\n".join([*head, b"", self._data[offered.args[0] :]]))
+        if self.cycle is None or self.cycle.response_complete:
+            self._hand_over()
+        else:
+            self.flow.pause_reading()
+
+    def on_response_complete(self) -> None:
+        last = not self.pipeline
+        super().on_response_complete()
+        if last and self._later is not None and not self.transport.is_closing():
+            self._hand_over()
+
+    def _hand_over(self) -> None:
+        assert self._later is not None
+        self._unset_keepalive_if_required()
+        self.connections.discard(self)
         other = H11Protocol(self.config, self.server_state, self.app_state)
         other.connection_made(self.transport)
         self.transport.set_protocol(other)
-        other.data_received(b"\r\n".join([*head, b"", self._data[offered.args[0] :]]))
+        other.data_received(bytes(self._later))
 
 
 class Together:

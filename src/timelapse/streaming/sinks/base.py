@@ -6,10 +6,12 @@ A sink keeps a marker in its own transaction: which epoch of which run it has, a
 
 from __future__ import annotations
 
+import os
 import threading
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Protocol
 
 import pyarrow as pa
@@ -51,6 +53,10 @@ class Sink(Protocol):
     def text(self) -> str:
         """Where outputs go, for people."""
 
+    def check(self, records: Sequence[str]) -> None:
+        """Before a new run is begun, which may put out such records: raise as `open` and `put` do where they cannot be put there at all. Nothing is made."""
+        return
+
     def open(self, run: str) -> None:
         """Connect. Raises SinkError where it cannot be used, OSError where it does not answer: it is asked again."""
 
@@ -62,6 +68,49 @@ class Sink(Protocol):
         have no rows. Raises OSError where it does not answer; then what it has is asked again."""
 
     def close(self) -> None: ...
+
+
+def refuse_used(sink: Sink, record: str) -> None:
+    """Raise SinkError where a sink has outputs of a record type: they are of another run than one that is to be begun."""
+    if sink.marker(record) is not None:
+        raise _others(Place(what=f"{record} in {sink.text}"))
+
+
+def check_folder(folder: Path) -> None:
+    """Raise SinkError for a folder that cannot be made, or written to."""
+    there = next(path for path in (folder, *folder.parents) if path.exists())
+    if not there.is_dir() or not os.access(there, os.W_OK | os.X_OK):
+        raise SinkError(
+            f"{there} {'may not be written to' if there.is_dir() else 'is no folder'}", place=Place(str(folder)),
+            hint="give a folder in which files can be made",
+        )  # fmt: skip
+
+
+def check_sinks(sinks: Sequence[Sink], records: Sequence[str]) -> None:
+    """Before a new run is begun. Raises SinkError for a sink that cannot be used, or does not answer."""
+    for sink in sinks:
+        check = getattr(sink, "check", None)  # those of users may have none
+        if check is None:
+            continue
+        try:
+            check(records)
+        except OSError as error:
+            sink.close()
+            raise SinkError(
+                f"it does not answer: {error}", place=Place(what=sink.text),
+                hint="check the address, and begin the run again: nothing was made",
+            ) from error  # fmt: skip
+        except BaseException:
+            sink.close()
+            raise
+
+
+def _others(place: Place) -> SinkError:
+    return SinkError(
+        "it has outputs of another live run",
+        place=place,
+        hint="give each run a place of its own, or empty this one",
+    )
 
 
 def can_retract(sink: Sink) -> bool:
@@ -171,11 +220,7 @@ class Follower:
         """Raises SinkError where what a sink has is no part of this run."""
         place = Place(what=f"{record} in {self.sink.text}")
         if found.run != self._run:
-            raise SinkError(
-                "it has outputs of another live run",
-                place=place,
-                hint="give each run a place of its own, or empty this one",
-            )
+            raise _others(place)
         newest = chain.newest(self._place)
         if found.epoch > newest or chain.read_epoch(self._place, found.epoch).hash != found.hash:
             raise SinkError(

@@ -6,6 +6,7 @@ A commit names the table's version that it was made for, and is not retried: whe
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,7 @@ import pyarrow as pa
 
 from timelapse.errors import Place
 from timelapse.store.places import absolute_path
-from timelapse.streaming.sinks.base import MARKER, Marker, SinkError
+from timelapse.streaming.sinks.base import MARKER, Marker, SinkError, check_folder, refuse_used
 
 
 class Delta:
@@ -26,11 +27,14 @@ class Delta:
     def text(self) -> str:
         return f"Delta tables in {self._folder}"
 
+    def check(self, records: Sequence[str]) -> None:
+        _need()
+        check_folder(self._folder)
+        for record in records:
+            refuse_used(self, record)
+
     def open(self, run: str) -> None:
-        try:
-            import deltalake  # noqa: F401
-        except ImportError:
-            raise SinkError("deltalake is not installed", hint="pip install deltalake") from None
+        _need()
         self._folder.mkdir(parents=True, exist_ok=True)
         self._run = run
 
@@ -83,3 +87,10 @@ class Delta:
 
     def close(self) -> None:
         """Nothing is open."""
+
+
+def _need() -> None:
+    try:
+        import deltalake  # noqa: F401
+    except ImportError:
+        raise SinkError("deltalake is not installed", hint="pip install deltalake") from None

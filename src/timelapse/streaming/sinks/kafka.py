@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from confluent_kafka import KafkaException, Producer
 
 _WAIT = 30.0
+_FIRST_WAIT = 10.0
 _LOOK_BACK = 1_000
 """Messages at the end of the marker's topic that are read first: it has one for each record type and transaction."""
 
@@ -56,15 +57,27 @@ class KafkaTopics:
     def text(self) -> str:
         return f"Kafka topics {self._prefix}.* at {self._brokers}"
 
+    def check(self, records: Sequence[str]) -> None:
+        """Only asks the brokers for what there is: a transactional producer would fence off another run's that puts outputs there."""
+        _need()
+        from confluent_kafka import KafkaException
+        from confluent_kafka.admin import AdminClient
+
+        try:
+            AdminClient({"bootstrap.servers": self._brokers, **QUIET, **self._config}).list_topics(
+                timeout=_FIRST_WAIT
+            )
+        except KafkaException as error:
+            raise self._explained(error) from None
+
     def open(self, run: str) -> None:
         self._transactional()
 
     def _transactional(self) -> Producer:
         """The producer, with whatever an earlier one left open ended. Raises SinkError, OSError."""
-        try:
-            from confluent_kafka import KafkaException, Producer
-        except ImportError:
-            raise SinkError("confluent-kafka is not installed", hint="pip install confluent-kafka") from None
+        _need()
+        from confluent_kafka import KafkaException, Producer
+
         if self._producer is None:
             made = Producer(
                 {
@@ -226,3 +239,10 @@ def _rows(table: pa.Table) -> Iterator[dict[str, Any]]:
     columns = [column.to_pylist() for column in table.columns]
     for row in zip(*columns, strict=True):
         yield {name: plain(value) for name, value in zip(names, row, strict=True)}
+
+
+def _need() -> None:
+    try:
+        import confluent_kafka  # noqa: F401
+    except ImportError:
+        raise SinkError("confluent-kafka is not installed", hint="pip install confluent-kafka") from None

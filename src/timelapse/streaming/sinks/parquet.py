@@ -5,6 +5,7 @@ A file appears whole, under a name with its last epoch; so the files that are th
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import msgspec
@@ -15,7 +16,7 @@ from timelapse.decoding import decoded
 from timelapse.errors import Place
 from timelapse.store.parts import PartWriter, sync
 from timelapse.store.places import absolute_path
-from timelapse.streaming.sinks.base import MARKER, Marker, SinkError
+from timelapse.streaming.sinks.base import MARKER, Marker, SinkError, check_folder, refuse_used
 
 
 class Parquet:
@@ -27,6 +28,11 @@ class Parquet:
     @property
     def text(self) -> str:
         return f"Parquet files in {self._folder}"
+
+    def check(self, records: Sequence[str]) -> None:
+        check_folder(self._folder)
+        for record in records:
+            refuse_used(self, record)
 
     def open(self, run: str) -> None:
         self._folder.mkdir(parents=True, exist_ok=True)

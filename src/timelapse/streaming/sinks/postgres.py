@@ -8,18 +8,19 @@ from __future__ import annotations
 
 import datetime
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
 from timelapse.errors import Place
-from timelapse.streaming.sinks.base import Marker, SinkError
+from timelapse.streaming.sinks.base import Marker, SinkError, refuse_used
 
 if TYPE_CHECKING:
     import psycopg
 
 _MARKERS = "timelapse_marker"
+_THERE = "SELECT 1 FROM information_schema.tables WHERE table_schema = %s AND table_name = %s"
 _READ = "SELECT run, epoch, hash FROM {}.{} WHERE record = %s"
 _READ_LOCKED = "SELECT run, epoch, hash FROM {}.{} WHERE record = %s FOR UPDATE"
 _COLUMNS = """SELECT column_name, is_nullable = 'NO' AND column_default IS NULL AND is_identity = 'NO' AND is_generated = 'NEVER'
@@ -42,6 +43,12 @@ class Postgres:
     def text(self) -> str:
         shown = re.sub(r"//[^@/]*@", "//", self._dsn)
         return f"PostgreSQL {re.sub(r'password=[^ ]+', 'password=...', shown)}"
+
+    def check(self, records: Sequence[str]) -> None:
+        with self._connected() as connection:
+            there = connection.execute(_THERE, (self._schema, _MARKERS)).fetchone()
+        for record in records if there else ():
+            refuse_used(self, record)
 
     def open(self, run: str) -> None:
         self._run = run

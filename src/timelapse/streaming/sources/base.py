@@ -45,7 +45,7 @@ class LiveSource(Protocol):
         """What it reads from, for people, and to see that it is the same after a restart."""
 
     def check(self, kind: EventType) -> None:
-        """Before a new run is begun: raise as `start` does where it cannot be read at all. Nothing is written yet."""
+        """Before a new run is begun: raise as `start` does where it cannot be read at all. Nothing is written yet. What it finds `start` need not look for again."""
         return
 
     def start(

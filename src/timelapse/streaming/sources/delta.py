@@ -84,7 +84,8 @@ class DeltaSource(LiveSource):
     noted = True  # which it has read
 
     def check(self, kind: EventType) -> None:
-        self._planned(kind, self._opened())
+        self._table = self._opened()
+        self._planned(kind, self._table)
 
     def start(
         self,
@@ -98,7 +99,7 @@ class DeltaSource(LiveSource):
         known = next((p for p in partitions if p.name == ONE), None)
         if notes:
             self._first, self._noted = decoded(notes[0], _First), True
-        table = self._opened()
+        table, self._table = self._table or self._opened(), None
         newest = table.version()
         if self._first is None:
             self._first = _First(str(table.metadata().id), newest)

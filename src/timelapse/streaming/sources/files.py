@@ -53,7 +53,7 @@ class Files(LiveSource):
         self._reading: Iterator[Parsed] | None = None
         self._now: _Taken | None = None
         self._position = -1
-        self._looked = False
+        self._looked = self._checked = False
         self._noted: set[int] = set()
         """Numbers of files of which some epoch has noted that they were begun."""
 
@@ -71,6 +71,7 @@ class Files(LiveSource):
                 hint="give a file, a folder or a glob",
                 code="TL945",
             )
+        self._checked = True
 
     def start(
         self,
@@ -81,7 +82,7 @@ class Files(LiveSource):
         wake: Callable[[], None],
     ) -> None:
         self._stream, self._kind = stream, kind
-        if not notes:
+        if not notes and not self._checked:
             self.check(kind)
         self._position = next((p.position for p in partitions if p.name == ONE), -1)
         for note in notes:
