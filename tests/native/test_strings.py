@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import threading
+import time
+from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -10,6 +13,8 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from tests.patience import LONG
+from timelapse.kernels.native.memory import pool, strings
 from timelapse.kernels.native.memory.strings import Interned
 
 TEXT = st.lists(st.text(st.characters(codec="utf-8"), max_size=20) | st.sampled_from(["", "\0", "a\0"]))
@@ -95,3 +100,43 @@ def test_two_threads_see_the_same_codes() -> None:
     for column, words in zip(columns, found, strict=True):
         assert [single[v] for v in column.to_pylist()] == words.tolist()
     assert len(interned) == 5000
+
+
+def test_who_asks_beside_a_column_waits_for_a_piece_of_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Who read one key of a live run waited until all texts of an epoch had their codes, and for where codes are spelt too."""
+    interned, real = Interned(["known"]), pool.intern
+    found: list[tuple[int, int]] = []
+    pieces, asking = 0, threading.Thread(target=lambda: found.append((interned.code("known"), pieces)))
+
+    def intern(*given: Any) -> Any:
+        nonlocal pieces
+        pieces += 1
+        if pieces == 1:
+            starts, _ = looked(lambda: interned.buffers)
+            assert starts is interned.buffers[0]
+            asking.start()
+            end = time.monotonic() + LONG
+            while not interned._lock._next.locked():
+                assert time.monotonic() < end, "it does not wait for its turn"
+                time.sleep(0.001)
+        return real(*given)
+
+    monkeypatch.setattr(strings, "PIECE", 10)
+    monkeypatch.setattr(strings, "intern", intern)
+    words = interned.words(pa.array([f"text {n}" for n in range(1000)]))
+    asking.join(LONG)
+    assert len(set(words.tolist())) == 1000
+    assert pieces > 100
+    ((code, when),) = found
+    assert code == 0
+    assert when <= 3
+
+
+def looked(look: Callable[[], Any]) -> Any:
+    """What a thread finds that does not have to wait."""
+    found: list[Any] = []
+    thread = threading.Thread(target=lambda: found.append(look()))
+    thread.start()
+    thread.join(LONG)
+    assert found, "it waits"
+    return found[0]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Sequence
 from typing import Any
 
@@ -10,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from timelapse.kernels.former import Guard
 from timelapse.kernels.native.memory.pool import AHEAD, intern, refill, spell
 from timelapse.model import decimals
 
@@ -17,22 +17,24 @@ Ints = npt.NDArray[np.int64]
 Bytes = npt.NDArray[np.uint8]
 
 _TEXT, _BYTES = 0, 1
+PIECE = 8192
+"""So many strings are looked up at a time: who asks for the code of one waits for no more."""
 
 
 class Interned:
     """The codes of a kernel's strings. Codes 0 to n-1 are those of `first`, in this order.
 
-    One thread may look up columns while another asks for single values: codes never change.
+    One thread may look up columns while others ask for single values, and look into `buffers`: codes never change.
     """
 
     def __init__(self, first: Sequence[str | bytes] = ()) -> None:
         self._slots = np.zeros(1024, np.uint64)
-        self._starts = np.zeros(513, np.int64)
-        self._data = np.zeros(8192, np.uint8)
+        self.buffers: tuple[Ints, Bytes] = np.zeros(513, np.int64), np.zeros(8192, np.uint8)
+        """Where codes that are in use now are spelt (pool.py: `starts`, `data`). They stay right for those codes."""
         self._used = np.zeros(1, np.int64)
         self._hashes = np.empty(AHEAD, np.uint64)
         self._odd = False
-        self._lock = threading.Lock()
+        self._lock = Guard()
         for value in first:
             self.code(value)
 
@@ -42,13 +44,7 @@ class Interned:
     @property
     def nbytes(self) -> int:
         """What they take."""
-        return self._slots.nbytes + self._starts.nbytes + self._data.nbytes
-
-    @property
-    def buffers(self) -> tuple[Ints, Bytes]:
-        """Where codes that are in use now are spelt (pool.py: `starts`, `data`). They stay right for those codes."""
-        with self._lock:
-            return self._starts, self._data
+        return self._slots.nbytes + sum(buffer.nbytes for buffer in self.buffers)
 
     def code(self, value: str | bytes) -> int:
         """The code of one value."""
@@ -66,9 +62,8 @@ class Interned:
 
     def value(self, code: int) -> str | bytes:
         """The value of a code."""
-        starts = self._starts
+        starts, data = self.buffers
         at, end = int(starts[code]), int(starts[code + 1])
-        data = self._data
         raw = data[at + 1 : end].tobytes()
         return raw.decode(errors="surrogatepass") if data[at] == _TEXT else raw
 
@@ -114,45 +109,39 @@ class Interned:
         done = 0
         offsets.setflags(write=False)
         data.setflags(write=False)
-        while True:
+        while done < len(codes):
+            own = codes[: done + PIECE]
             with self._lock:
                 done = intern(
-                    offsets,
-                    data,
-                    done,
-                    domain,
-                    self._slots,
-                    self._starts,
-                    self._data,
-                    self._used,
-                    self._hashes,
-                    codes,
+                    offsets, data, done, domain, self._slots, *self.buffers, self._used, self._hashes, own
                 )
-                if done == len(codes):
-                    return codes
-                self._enlarge(int(offsets[done + 1] - offsets[done]) + 1)
+                if done < len(own):
+                    self._enlarge(int(offsets[done + 1] - offsets[done]) + 1)
+        return codes
 
     def _enlarge(self, room: int) -> None:
         """Make room for one string that takes so many bytes, and for as many strings again."""
         count = int(self._used[0])
-        end = int(self._starts[count])
-        if end + room > len(self._data):
-            larger = np.zeros(max(2 * len(self._data), end + room), np.uint8)
-            larger[:end] = self._data[:end]
-            self._data = larger
-        if count + 1 >= len(self._starts):
-            starts = np.zeros(2 * len(self._starts), np.int64)
-            starts[: count + 1] = self._starts[: count + 1]
-            self._starts = starts
+        starts, data = self.buffers
+        end = int(starts[count])
+        if end + room > len(data):
+            larger = np.zeros(max(2 * len(data), end + room), np.uint8)
+            larger[:end] = data[:end]
+            data = larger
+        if count + 1 >= len(starts):
+            more = np.zeros(2 * len(starts), np.int64)
+            more[: count + 1] = starts[: count + 1]
+            starts = more
+        self.buffers = starts, data  # both at once: readers take no lock
         if 2 * (count + 1) > len(self._slots):
             slots = np.zeros(2 * len(self._slots), np.uint64)
-            refill(slots, self._starts, self._data, count)
+            refill(slots, starts, data, count)
             self._slots = slots
 
     def _strings(self, codes: Ints, kind: pa.DataType) -> pa.Array:
         if self._odd:  # there are strings that UTF-8 cannot hold: let pyarrow say so if they are meant
             return pa.array([self.value(c) for c in codes.tolist()], kind)
-        starts, pool = self._starts, self._data
+        starts, pool = self.buffers
         offsets = np.zeros(len(codes) + 1, np.int64)
         np.cumsum(starts[codes + 1] - starts[codes] - 1, out=offsets[1:])
         data = np.empty(int(offsets[-1]), np.uint8)
