@@ -16,7 +16,7 @@ from tests.streaming.simulator import Crash, Disk, SimulatedPlace
 from tests.streaming.test_head import STREAMS, TYPES, Plain, World, declare, packs, run_of
 from tests.streaming.test_head import Hit as HeadHit
 from tests.streaming.test_head import Mark as HeadMark
-from timelapse.errors import RunError, TimelapseError, UsageError
+from timelapse.errors import ReplayError, RunError, TimelapseError, UsageError
 from timelapse.model.fingerprint import fingerprint
 from timelapse.model.program import as_program
 from timelapse.run import run_serial
@@ -297,6 +297,56 @@ def test_a_shadow_is_compared_and_promoted(late: Any, tmp_path: Path) -> None:
         r for r in rows(always.table(Seen)) if r[0] > begun
     ]
     assert now.parity().same
+
+
+def test_a_shadow_of_a_run_that_goes_on_from_a_replay(tmp_path: Path) -> None:
+    """There could be none. It goes on from its own replay of the same log: what lies ahead, windows and calls that are still to come."""
+    rng, out = random.Random(4), tmp_path / "out"
+    events = hits(rng, 90, 1_000)
+    assert events[39].ts < events[40].ts
+    log = tl.Log.from_events(tmp_path / "log", events[:40], [Hit])
+    replays = {
+        cls: tl.replay(cls(), log, out=tmp_path / cls.__name__, slices=3, spark=False, resumable=True) for cls in (First, Second)
+    }  # fmt: skip
+    fed(First(), out, events[40:60], start_from=replays[First])
+    with pytest.raises(RunError, match="whose events are not in the journal"):
+        Shadow(out, Second())
+    part = tl.Log.from_events(tmp_path / "part", events[:39], [Hit])
+    for wrong in (
+        part,
+        tl.Log.from_events(tmp_path / "copy", [*events[:39], Hit(who=77, size=1, ts=events[39].ts)], [Hit]),
+    ):
+        other = tl.replay(Second(), wrong, out=f"{wrong.path}-run", spark=False, resumable=True)
+        with pytest.raises(RunError, match="no replay of the same events"):
+            Shadow(out, Second(), start_from=other)
+    with pytest.raises(ReplayError, match="another program"):
+        Shadow(out, Second(), start_from=replays[First])
+    shadow = Shadow(out, Second(), start_from=replays[Second].path)
+    shadow.follow()
+    shadow.save()
+    fed(First(), out, events[60:75])
+    shadow = Shadow(out, Second())  # it knows where it has begun
+    shadow.follow()
+    last = Reading.open(out, First()).last
+    assert last is not None
+    assert last.complete is not None
+    begun = events[39].ts
+    serial = run_serial(Second(), [e for e in events if e.ts <= last.complete], until=last.complete)
+    assert rows(shadow.outputs(Seen)) == [r for r in rows(serial.table(Seen)) if r[0] > begun]
+    counted = shadow.progress().records["Seen"]
+    assert counted.shadow + counted.same == len(rows(shadow.outputs(Seen)))
+    shadow.save()
+    fed(Second(), out, events[75:], promote="next")
+    now = Reading.open(out, Second())
+    assert now.last is not None
+    always = run_serial(Second(), [e for e in events if e.ts <= now.last.complete], until=now.last.complete)  # type: ignore[operator]
+    assert [r for r in rows(now.outputs(Seen)) if r[0] > last.complete] == [
+        r for r in rows(always.table(Seen)) if r[0] > last.complete
+    ]
+    assert now.parity().same
+    fed(First(), tmp_path / "plain", events[:20])
+    with pytest.raises(RunError, match="goes on from no replay"):
+        Shadow(tmp_path / "plain", Second(), start_from=replays[Second])
 
 
 def test_what_is_refused(tmp_path: Path) -> None:

@@ -42,16 +42,25 @@ def shadow(
     max_quarantined: Annotated[
         int, typer.Option(min=1, metavar="N", help="Of an epoch at most so many.")
     ] = 1000,
+    start_from: Annotated[
+        str | None,
+        typer.Option(
+            "--start-from",
+            metavar="RUN",
+            help="Where the live run goes on from a replay: the replay of the same log by this version, made with --resumable. Given once.",
+        ),
+    ] = None,
     as_json: Json = False,
 ) -> None:
     """Run another version of the program on the journal of a live run, beside it, and compare what both put out.
 
-    It begins with the journal's first row, and follows the run until Ctrl-C. Its outputs are its own, in OUT/shadows/NAME; the run knows nothing of it. The same command goes on
+    It begins with the journal's first row, or behind --start-from, and follows the run until Ctrl-C. Its outputs are its own, in OUT/shadows/NAME; the run knows nothing of it. The same command goes on
     where it ended. `timelapse live ... --promote NAME` has the run go on with it.
     """
     import dataclasses
 
     from timelapse.cli.console import line, print_json
+    from timelapse.cli.places import find_run
     from timelapse.cli.settings import build_program
     from timelapse.model.versions import load_named
     from timelapse.streaming.shadow import Shadow
@@ -59,7 +68,13 @@ def shadow(
 
     made = build_program(load_named(program), settings or [])
     pause = micros_of(every, "every= (--every)") / 1e6
-    found = Shadow(out, made, name, quarantine=max_quarantined if quarantine else None)
+    found = Shadow(
+        out,
+        made,
+        name,
+        quarantine=max_quarantined if quarantine else None,
+        start_from=None if start_from is None else find_run(start_from),
+    )
 
     def tell(progress: Progress) -> None:
         if as_json:

@@ -68,9 +68,7 @@ class Origin:
         self._reader = run.need_reader()
         self.count = manifest.cuts[-1]
         """The journal's first row has this seq."""
-        last = self._reader.ts_before(INT64_MAX)
-        ends = [ts for ts in (last, manifest.until) if ts is not None]
-        self.complete = max(ends, default=None)
+        self.complete = _end_of(run)
         """Everything up to this time has happened."""
         self.begin = self._reader.ts_first
         job = Job(
@@ -85,6 +83,14 @@ class Origin:
                         "it does not have what the program looks back on",
                         "replay it again with resumable=True (--resumable)",
                     )
+
+    def is_over_the_events_of(self, other: Run) -> bool:
+        """Whether another run has processed the same events, up to the same time."""
+        mine, theirs = (
+            (m.log_id, m.cuts[-1], m.part, m.types, m.without, _end_of(run))
+            for run, m in ((self._run, self._run.manifest), (other, other.manifest))
+        )
+        return mine == theirs
 
     def sums(self) -> Sums:
         """What the run has put out."""
@@ -138,6 +144,11 @@ class Origin:
         lo = self._reader.seq_at(since + 1)
         chunks = self._reader.chunks(lo, self.count, {t.name: None for t in self._reader.types})
         return [Block.of(chunk.seq_lo, chunk.seq_hi, chunk.tables) for chunk in chunks if chunk.tables]
+
+
+def _end_of(run: Run) -> int | None:
+    last = run.need_reader().ts_before(INT64_MAX)
+    return max((ts for ts in (last, run.manifest.until) if ts is not None), default=None)
 
 
 def origin_of(place: LivePlace, live: LiveRun, program: Program) -> Origin | None:

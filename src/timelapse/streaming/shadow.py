@@ -1,7 +1,7 @@
 """A shadow: another version of the program on the journal of a live run, beside it, with outputs of its own.
 
 It reads the run's epochs and writes into a folder of its own, so the run knows nothing of it. It has seen all of the journal, from its first row; so once it is
-promoted the run goes on as if it had always been this version.
+promoted the run goes on as if it had always been this version. Where the run goes on from a replay, the shadow goes on from its own version's replay of the same log.
 """
 
 from __future__ import annotations
@@ -23,10 +23,12 @@ from timelapse.log.types import event_types, heard
 from timelapse.model.events import Record
 from timelapse.model.fingerprint import fingerprint
 from timelapse.model.program import Program, as_program, spec_of
+from timelapse.run.run import Run
 from timelapse.store.parts import DAMAGED
 from timelapse.streaming import chain, checkpoints
 from timelapse.streaming.declared import Types, Unfit, grown, types_of
 from timelapse.streaming.format import REMEDY, Checkpoint, Epoch
+from timelapse.streaming.handover import Origin
 from timelapse.streaming.kernel import is_restorable, lag_of
 from timelapse.streaming.pack import Pack, packed
 from timelapse.streaming.place import LivePlace, live_place
@@ -37,6 +39,8 @@ from timelapse.streaming.sums import Sums
 from timelapse.streaming.versions import REJECTED, Feed, common, net, valid, with_seq
 
 FOLDER = "shadows"
+START = "start"
+"""The file with the run that it goes on from."""
 _EVERY = 30.0
 _GROUP = 200
 
@@ -87,8 +91,9 @@ class Progress:
 class Shadow:
     """A version of the program beside a live run. `name`: what its folder, OUT/shadows/NAME, is called.
 
-    `quarantine`: so many failing events of an epoch are taken out; its own, not the run's. Raises RunError where the run's event types do not
-    fit, or where it was made with another program (TL848).
+    `quarantine`: so many failing events of an epoch are taken out; its own, not the run's. `start_from`: where the live run goes on from a replay, the replay of the same log by this
+    version; it has to be given once. Raises RunError where the run's event types do not fit, or where it was made with another program (TL848), ReplayError (TL515)
+    where it cannot go on from that replay.
     """
 
     def __init__(
@@ -98,6 +103,7 @@ class Shadow:
         name: str = "next",
         *,
         quarantine: int | None = None,
+        start_from: Run | str | Path | None = None,
     ) -> None:
         if not name or not name.replace("-", "").replace("_", "").isalnum():
             raise UsageError(
@@ -109,11 +115,6 @@ class Shadow:
         self.name, self._own = name, self.place.below(f"{FOLDER}/{name}")
         newest = chain.newest(self.place)
         self._types = self._types_at(chain.read_epoch(self.place, newest).about if newest else None)
-        if self.run.start_from is not None:
-            raise _unfit(
-                "the live run goes on from a replay, whose events are not in the journal",
-                "replay the new version over that log, and begin a live run from it",
-            )
         if not is_restorable(self.program):
             raise _unfit(
                 "the program runs as the serial loop", "change it so that its states can be gone on from"
@@ -124,6 +125,7 @@ class Shadow:
                 "run it without --quarantine",
             )
         self._quarantine = quarantine
+        self._origin = self._begun_from(start_from)
         self.compared: dict[str, Compared] = {}
         """How its outputs differ from the run's so far, by record type."""
         self._fingerprint = fingerprint(self.program)
@@ -132,6 +134,36 @@ class Shadow:
         self.epoch = 0
         """The run's epoch up to which it goes."""
         self._saved = 0
+
+    def _begun_from(self, given: Run | str | Path | None) -> Origin | None:
+        """What it goes on from. Raises RunError where that is not what the live run goes on from, but for the program."""
+        if self.run.start_from is None:
+            if given is not None:
+                raise _unfit("the live run goes on from no replay", "leave start_from= (--start-from) out")
+            return None
+        known = self._own.read(START).decode() if self._own.exists(START) else None
+        if given is None:
+            given = known
+        if given is None:
+            raise _unfit(
+                "the live run goes on from a replay, whose events are not in the journal",
+                "replay this version over the same log with resumable=True (--resumable), and give that run: start_from= (--start-from)",
+            )
+        origin, live = Origin(Run.of(given), self.program), Run.open(self.run.start_from)
+        where = str(origin.path.absolute())
+        if known not in (None, where):
+            raise _unfit(
+                f"it goes on from {known}",
+                "leave start_from= (--start-from) out, or give this one another name",
+            )
+        if not origin.is_over_the_events_of(live):
+            raise _unfit(
+                f"{where} is no replay of the same events as {self.run.start_from}, from which the live run goes on",
+                "replay this version over that run's log, up to the same time",
+            )
+        if known is None:
+            self._own.create(START, where.encode())
+        return origin
 
     @property
     def path(self) -> Path:
@@ -192,9 +224,12 @@ class Shadow:
             quarantine=self._quarantine,
             tell=lambda _: None,
             checkpoints=False,
+            origin=self._origin,
         )
         self._stand = (
-            Stand() if found is None else checkpoints.stand_in(found, found.about.seen, found.about.complete)
+            recovery.base()
+            if found is None
+            else checkpoints.stand_in(found, found.about.seen, found.about.complete)
         )
         epoch = None if found is None else chain.read_epoch(self.place, found.about.epoch).about
         self.on = recovery.at(self._stand, epoch, compiled=compiled)
