@@ -443,6 +443,29 @@ def test_a_day_has_a_budget_of_bad_rows(tmp_path: Path) -> None:
     assert Log.write(tmp_path / "few", {Pay: few}).quarantine().num_rows == 1
 
 
+def test_a_days_budget_counts_what_earlier_ingests_had(tmp_path: Path, spark: SparkSession) -> None:
+    """Each append of the day is below the budget, both together are not; a corrected file's old rows do not count any more."""
+    day = 86_400_000_000
+    good = [(d * day + n, n, 1) for d in range(3) for n in range(100 if d == 1 else 1_000)]
+    first = _rows(tmp_path / "a.csv", [*good, *((day + n, "x", 1) for n in range(15))])
+    second = _rows(tmp_path / "b.csv", [(day + n, "x", 1) for n in range(15)])
+    for number, session in enumerate((None, spark)):
+        log = Log.write(tmp_path / f"log{number}", {Pay: first}, session, max_bad=0.2)
+        with pytest.raises(
+            IngestError,
+            match=r"TL414.*on 1970-01-02 30 of 130 rows are bad \(23\.08%\), more than 5\.00% of a day, 15 of them in earlier ingests",
+        ):
+            log.append({Pay: second}, session, max_bad=1.0)
+        assert Log.open(log.path).version == 1
+        other_day = _rows(tmp_path / "c.csv", [(2 * day, "x", 1)])
+        assert log.append({Pay: other_day}, session, max_bad=1.0).version == 2, "only its own days are judged"
+    _rows(first, good)
+    log = log.append({Pay: first}, corrected={"Pay": [str(first)]})
+    assert log.append({Pay: second}, max_bad=1.0).quarantine().num_rows == 16
+    with pytest.raises(IngestError, match="15 of them in earlier ingests"):
+        log.append({Pay: second}, max_bad=1.0)
+
+
 # --- the other order --------------------------------------------------------------------------------------
 
 

@@ -193,6 +193,8 @@ def test_append_takes_several_layouts_too(tmp_path: Path) -> None:
         ('events = "events.py"\n[[source]]\ntype="Txn"\nfiles="a"\nfields=["x"]', "fields is ['x']"),
         ('events = "events.py"\n[[source]]\ntype="Txn"\nfiles="a"\nyear="2026"', "year is '2026'"),
         ('events = "events.py"\n[[source]]\ntype="Txn"\nfiles="a"\nmin_ts=true', "min_ts is True"),
+        ('events = "events.py"\n[[source]]\ntype="Txn"\nfiles="a"\nunique=[]', "unique is []"),
+        ('events = "events.py"\n[[source]]\ntype="Txn"\nfiles="a"\nunique=["id", "id"]', "names 'id' twice"),
     ],
 )  # fmt: skip
 def test_what_is_wrong_is_named(text: str, said: str, tmp_path: Path) -> None:

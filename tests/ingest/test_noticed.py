@@ -123,6 +123,18 @@ def test_seconds_among_milliseconds_are_told(
     assert "a factor of 1,000" in warning
 
 
+def test_milliseconds_among_seconds_are_told_as_a_whole(tmp_path: Path) -> None:
+    """Some days in one unit are decades in the other: all such rows are told, in one sentence."""
+    days = [1_082_040_961 + n * 40_000 for n in range(200)]
+    path = tmp_path / "a.csv"
+    path.write_text("ts,id\n" + "".join(f"{t * 1000 if n % 20 == 0 else t},1\n" for n, t in enumerate(days)))
+    log = Log.write(tmp_path / "log", {Txn: Source(path, unit="s")})
+    (warning,) = log.info().ingests[0].sources[0].warnings
+    assert warning.startswith("Txn.ts seems to mix units: 10 of 200 rows (5.0%)")
+    assert f"the first at {path}:2 " in warning
+    assert "a factor of 1,000" in warning
+
+
 def test_a_time_field_is_looked_at_too(tmp_path: Path) -> None:
     rows = rows_of(4, seen=NOW * 1000)
     rows[2]["seen"] = NOW
@@ -177,7 +189,7 @@ def test_bounds_on_the_command_line(tmp_path: Path) -> None:
     done = cli(
         "ingest", events, str(tmp_path / "log"), f"Txn={path}", "--unit", "ms", "--min-ts", "2025-01-01"
     )
-    assert "1 row of Txn beyond --min-ts and --max-ts" in done.out
+    assert "1 row of Txn beyond --min-ts: in the quarantine" in done.out
     assert cli("log", str(tmp_path / "log"), "--bad", "3").out.count("before 2025-01-01") == 1
     wrong = cli("ingest", events, str(tmp_path / "b"), f"Txn={path}", "--min-ts", "soon")
     assert wrong.code == 2

@@ -267,7 +267,51 @@ def test_what_existed_before_stands_in_front(tmp_path: Path) -> None:
         (start, "Seen", "v", None),
         (start, "Pay", 2, 2),
     ]
-    assert "Pay: 2 = 1 event + 1 beyond the bounds" in done.out.replace("\n", " ")
+    assert "Pay: 2 = 1 event + 1 before the start" in done.out.replace("\n", " ")
+    assert "1 row of Pay before the log's start: in the quarantine" in done.out.replace("\n", " ")
+    [bad] = Log.open(tmp_path / "log").quarantine().to_pylist()
+    assert bad["reason"].endswith("before 2026-10-01 00:00:00.000000 (the log's start)")
+    # a bound of the source's own that is earlier does not open the log's start
+    text = (tmp_path / "log.toml").read_text()
+    (tmp_path / "log.toml").write_text(
+        text.replace("max_bad = 0\n", "max_bad = 0\nmin_ts = 2026-01-01T00:00:00Z\n")
+    )
+    done = cli("ingest", tmp_path / "log.toml", tmp_path / "other")
+    assert "before the start" in done.out.replace("\n", " ")
+    assert Log.open(tmp_path / "other").id == Log.open(tmp_path / "log").id
+
+
+def test_rows_of_tables_count_from_one(tmp_path: Path, spark: SparkSession) -> None:
+    """As lines do: the second row, whatever the format; in the second row group too."""
+    table = pa.table({"ts": [1, 2, 3], "id": ["7", "x", "9"], "cents": [1, 1, 1]})
+    pq.write_table(table, tmp_path / "a.parquet")
+    pq.write_table(table, tmp_path / "b.parquet", row_group_size=1)
+    orc.write_table(table, tmp_path / "c.orc")
+    (tmp_path / "d.jsonl").write_text(
+        "".join(f'{{"ts": {n}, "id": {x}, "cents": 1}}\n' for n, x in ((1, 7), (2, '"x"'), (3, 9)))
+    )
+    for source in sorted(tmp_path.glob("?.*")):
+        for session in (None, spark):
+            log = Log.write(tmp_path / "log", {Pay: source}, session, max_bad=0.5, overwrite=True)
+            assert log.quarantine()["line"].to_pylist() == [2], (source, session)
+    assert Log.write(tmp_path / "t", {Pay: table}, max_bad=0.5).quarantine()["line"].to_pylist() == [2]
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"unique": ["id", "id"]}, r"unique= \(--unique\) names 'id' twice"),
+        ({"unique": "id"}, r"unique= \(--unique\) is 'id'"),
+        ({"hash": ["device", "device"]}, r"hash= names 'device' twice"),
+        ({"columns": ["ts", "id", "id"]}, r"columns= \(--columns\) names 'id' twice"),
+    ],
+)
+def test_lists_name_nothing_twice(tmp_path: Path, options: dict[str, Any], said: str) -> None:
+    (tmp_path / "a.csv").write_text("ts,id,cents\n1,1,1\n")
+    with pytest.raises(IngestError, match=f"TL411.*{said}"):
+        Log.write(tmp_path / "log", {Pay: Source(tmp_path / "a.csv", **options)})
+    with pytest.raises(IngestError, match=f"TL411.*{said}"):
+        Log.write(tmp_path / "log", {Pay: tmp_path / "a.csv"}, **options)
 
 
 def test_what_existed_before_is_no_gap(tmp_path: Path) -> None:
@@ -417,7 +461,7 @@ def _seen(path: Path, times: Sequence[int]) -> Path:
     return path
 
 
-def test_only_segments_behind_the_first_late_event_are_written_anew(tmp_path: Path) -> None:
+def test_only_segments_with_late_events_are_written_anew(tmp_path: Path) -> None:
     log = Log.write(tmp_path / "log", {Pay: _csv(tmp_path / "0.csv", [(n, n, 0, None) for n in range(10)])})
     for part in range(1, 4):
         log = log.append(
@@ -429,9 +473,34 @@ def test_only_segments_behind_the_first_late_event_are_written_anew(tmp_path: Pa
         )
     before = [s.folder for s in log.manifest.segments]
     log = log.append({Pay: _csv(tmp_path / "late.csv", [(205, 1000, 0, None)])})
-    assert [s.folder for s in log.manifest.segments][:2] == before[:2]
+    after = [s.folder for s in log.manifest.segments]
+    assert [(a == b) for a, b in zip(before, after, strict=True)] == [True, True, False, True]
     assert log.manifest.ingests[-1].rewritten == 25
     assert log.count == 41
+    # between two segments, behind all, and where several are touched; files that share a time stand or fall together
+    several = [(150, 1, 0, None), (305, 2, 0, None), (309, 3, 0, None), (310, 4, 0, None)]
+    log = log.append({Pay: _csv(tmp_path / "several.csv", several)})
+    last = [s.folder for s in log.manifest.segments]
+    assert last[:2] == after[:2]
+    assert not {*last[2:]} & {*after}
+    log = log.append({Pay: _csv(tmp_path / "two.csv", [(5, 5, 0, None), (400, 6, 0, None)])})
+    assert [s.folder for s in log.manifest.segments][1:-1] == last[1:]
+    assert log.id == Log.write(tmp_path / "whole", {Pay: tmp_path / "*.csv"}).id
+    assert not list(log.info().gaps)
+
+
+def test_segments_that_grow_are_not_cut_into_a_large_and_a_small_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("timelapse.ingest.late.SEGMENT_EVENTS", 40)
+    monkeypatch.setattr("timelapse.ingest.late.BLOCK_EVENTS", 4)
+    log = Log.write(tmp_path / "log", {Pay: _csv(tmp_path / "0.csv", [(n, n, 0, None) for n in range(40)])})
+    for part, rows in ((1, 8), (2, 30)):
+        late = [(20 + part, 100 * part + n, 0, None) for n in range(rows)]
+        log = log.append({Pay: _csv(tmp_path / f"{part}.csv", late)})
+        counts = [s.count for s in log.manifest.segments]
+        assert counts == [48] if part == 1 else (len(counts) == 2 and min(counts) > 30), counts
+    assert log.id == Log.write(tmp_path / "whole", {Pay: tmp_path / "*.csv"}).id
 
 
 # --- privacy, and files that are something else ----------------------------------------------------------
@@ -464,6 +533,36 @@ def test_private_fields_are_nowhere(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     )
     assert [e.mail for e in dropped.events(Seen)] == [None, None]
     assert [e.user for e in dropped.events(Seen)] == [first.user, second.user]
+
+
+def test_another_key_than_the_logs_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, spark: SparkSession
+) -> None:
+    """A person would get a second pseudonym. The log knows its keys by something that is not they, nor the same in another log."""
+    first, second = (Source(_seen(tmp_path / f"{n}.csv", [n]), hash=["user"]) for n in (1, 2))
+    elsewhere = replace(second, hash_key="OTHER_KEY")
+    monkeypatch.setenv("TIMELAPSE_HASH_KEY", "k")
+    log = Log.write(tmp_path / "log", {Seen: first})
+    [(variable, known)] = log.manifest.ingests[0].keys.items()
+    assert variable == "TIMELAPSE_HASH_KEY"
+    [other] = Log.write(tmp_path / "other", {Seen: first}).manifest.ingests[0].keys.values()
+    assert known != other, "each log has its salt"
+    monkeypatch.setenv("TIMELAPSE_HASH_KEY", "another")
+    monkeypatch.setenv("OTHER_KEY", "another")
+    for session in (None, spark):
+        for source in (second, elsewhere):
+            with pytest.raises(IngestError, match=r"TL421.*user is hashed.*is another than that of the log"):
+                log.append({Seen: source}, session)
+    assert "export the key of its hashes" in cli("log", log.path, "--forget", "user == 'u'").err
+    assert log.append({Seen: replace(second, hash=(), drop=["mail"])}).version == 2, "nothing is hashed"
+    monkeypatch.setenv("OTHER_KEY", "k")
+    log = log.append({Seen: replace(elsewhere, data=_seen(tmp_path / "3.csv", [3]))})
+    monkeypatch.setenv("TIMELAPSE_HASH_KEY", "k")
+    log = log.append({Seen: replace(second, data=_seen(tmp_path / "4.csv", [4]))})
+    names = [e.user for e in log.events(Seen)]
+    assert len(set(names)) == 2
+    assert names[0] == names[2] == names[3]
+    assert not Log.write(tmp_path / "plain", {Seen: replace(second, hash=())}).manifest.ingests[0].keys
 
 
 def test_who_is_forgotten_by_name_is_told_the_hash(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -142,6 +142,44 @@ def test_segments_are_cut_on_spark_too(unique: tuple[str, ...], tmp_path: Path, 
     assert len(here.manifest.segments) <= len(there.manifest.segments) <= len(here.manifest.segments) + 2
 
 
+def test_events_at_hand_and_outputs_are_cut_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    rng = random.Random(4)
+    times = sorted(START + rng.randrange(12 * DAY) for _ in range(300))
+    events = [Pay(id=n, who="w", ts=t, seq=n) for n, t in enumerate(times)]
+    plain, cut = (
+        Log.from_events(tmp_path / "a", events),
+        Log.from_events(tmp_path / "b", events, segment="1d"),
+    )
+    _check(cut, "1d")
+    assert cut.id == plain.id
+    assert cut.manifest.segment == "1d"
+    run = tl.replay(Copy(), plain, tmp_path / "run")
+    copies = {Copied: Pay}
+    made = Log.from_run(run, copies, tmp_path / "c", segment="1w")
+    _check(made, "1w")
+    assert made.id == Log.from_run(run, copies, tmp_path / "d").id
+    assert made.append({Pay: _rows(tmp_path / "a.csv", times)}).manifest.segment == "1w"
+    with pytest.raises(UsageError, match="which is no period"):
+        Log.from_events(tmp_path / "no", events, segment="day")
+    monkeypatch.setattr(periods, "MOST", 3)
+    with pytest.raises(IngestError, match="segments of these events, more than 3"):
+        Log.from_events(tmp_path / "no", events, segment="1d")
+    with pytest.raises(IngestError, match="segments of these events, more than 3"):
+        Log.from_run(run, copies, tmp_path / "no", segment="1d")
+    assert not (tmp_path / "no").exists()
+
+
+class Copied(tl.Record):
+    id: int
+    who: str
+
+
+class Copy(tl.Program):
+    @tl.on(Pay)
+    def copy(self, e: Pay) -> None:
+        self.emit(Copied(id=e.id, who=e.who))
+
+
 def test_a_time_that_is_asked_for_touches_its_files_alone(tmp_path: Path) -> None:
     rng = random.Random(5)
     times = [START + rng.randrange(8 * DAY) for _ in range(2000)]

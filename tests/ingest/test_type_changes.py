@@ -162,6 +162,25 @@ def test_late_days_are_compared_with_the_days_before_them(tmp_path: Path) -> Non
     assert log.id == Log.write(tmp_path / "whole", {Pay: raw}).id
 
 
+@pytest.mark.parametrize("on_spark", [False, True])
+def test_an_append_names_the_first_file_that_breaks(
+    tmp_path: Path, spark: SparkSession, *, on_spark: bool
+) -> None:
+    """The first of the new ones, too, is compared with the log, and so is one behind others without the column."""
+    raw, session = tmp_path / "raw", spark if on_spark else None
+    log = Log.write(tmp_path / "log", {Pay: day(raw, 0, id=[1], price=[1.0])}, session)
+    narrow = day(raw, 1, id=pa.array([2], pa.int32()))
+    narrower = day(raw, 2, id=pa.array([3], pa.int16()))
+    with pytest.raises(
+        IngestError, match=r"day-1\.parquet.*int32, which is narrower than int64, as in the log's"
+    ):
+        log.append({Pay: [narrow, narrower]}, session)
+    without, other = day(raw, 3, id=[4]), day(raw, 4, id=[5], price=pa.array([2.0], pa.float32()))
+    with pytest.raises(IngestError, match=r"day-4\.parquet.*float, which is narrower than double"):
+        log.append({Pay: [without, other]}, session)
+    assert log.append({Pay: without}, session).version == 2
+
+
 def test_texts_of_text_files_and_of_json_tell_no_types(tmp_path: Path) -> None:
     """What CSV and JSON lines hold is read as the field's type: a table may follow them."""
     when = datetime.datetime.fromtimestamp(FIRST / 1e6, datetime.UTC)

@@ -75,6 +75,9 @@ TL419 A function that rows go through
 TL420 A column whose type is no longer what it was
 From the file that the message names on, a column is narrower (int64, then int32) or of another kind (int64, then texts) than in the files before: its values may mean something else. State what they mean: `compute = { id = "cast(id as bigint)" }` in log.toml, or a source of their own for the later files. Wider types are taken as they are.
 
+TL421 Another key of hashes than the log's
+Fields are hashed under a key of the environment, and it is not the one under which the log's were: a person would get another pseudonym from here on. A log keeps a salted fingerprint of the key, never the key. Export the key that the log was made with, or make the log anew (--overwrite).
+
 TL430 Spark failed while generating
 Nothing was left. `timelapse doctor` checks the set-up.
 

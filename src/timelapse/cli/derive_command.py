@@ -48,6 +48,12 @@ def derive(
             metavar="FIELD", help="The events' int field that gets the seq of the event behind a record."
         ),
     ] = None,
+    segment: Annotated[
+        str | None,
+        typer.Option(
+            metavar="6h|1d|1w|1mo", help="Cut the log's files at the ends of these periods (UTC) too."
+        ),
+    ] = None,
     master: Master = None,
     overwrite: Overwrite = False,
     as_json: Json = False,
@@ -83,7 +89,7 @@ def derive(
         from timelapse.env.spark_session import session
 
         spark = session(master=master)
-    log = Log.from_run(opened, mapping, out, origin=origin, overwrite=overwrite, spark=spark)
+    log = Log.from_run(opened, mapping, out, origin=origin, overwrite=overwrite, spark=spark, segment=segment)
     counts = {kind.name: kind.count for kind in log.info().types}
     if as_json:
         print_json({"path": str(log.path), "id": log.id, "events": log.count, "types": counts})

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import shlex
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from timelapse.display import many
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from timelapse.log import Log
     from timelapse.log.manifest import IngestEntry
@@ -64,13 +64,18 @@ def print_summary(
     )  # fmt: skip
 
 
+def _outside(options: Mapping[str, Any]) -> str:
+    """What rows are whose time is outside a source's bounds."""
+    return "before the start" if "from_start" in options and "max_ts" not in options else "beyond the bounds"
+
+
 def _print_sums(ingest: IngestEntry, before: Sequence[IngestEntry]) -> None:
     """Where the rows that were read have gone, and what late ones did to the log. `before`: the log's earlier ingests."""
     from timelapse.cli.console import line
 
     for source in ingest.sources:
         parts = {
-            "bad": source.bad, "beyond the bounds": source.outside, "duplicates": source.duplicates,
+            "bad": source.bad, _outside(source.source): source.outside, "duplicates": source.duplicates,
             "conflicting": source.conflicts, "of other sources or times": source.filtered, "skipped": source.skipped,
         }  # fmt: skip
         told = "".join(f" + {count:,} {name}" for name, count in parts.items() if count)

@@ -127,16 +127,18 @@ def _forget(log: Log, forget: str, folders: list[Path], *, as_json: bool) -> dic
 
 def _of_hashes(error: LogError, log: Log, forget: str) -> LogError:
     """The error, with what a condition on fields that were hashed has to name."""
-    from timelapse.ingest.private import hashed
+    from timelapse.ingest.private import HASH_KEY, hashed, print_in
     from timelapse.log.where import Where
 
     told = {}
     condition = Where(forget, "--forget")
-    for source in (one for entry in log.manifest.ingests for one in entry.sources):
-        for name in source.source.get("hash", []) if error.code == "TL409" else []:
-            values = condition.values_of(name)
-            for value in values:
-                told[name, value] = hashed(value, source.source.get("hash_key"))
+    ingests = log.manifest.ingests if error.code == "TL409" else []
+    sources = [source for entry in ingests for source in entry.sources]
+    for name, variable, type_ in dict.fromkeys(
+        (name, s.source.get("hash_key", HASH_KEY), s.type) for s in sources for name in s.source.get("hash", [])
+    ):  # fmt: skip
+        for value in condition.values_of(name):
+            told[name, value] = hashed(value, variable, print_in(ingests, variable, type_))
     if not told:
         return error
     known = [f"{value!r} is {hash_!r} there" for (_, value), hash_ in told.items() if hash_ is not None]

@@ -45,7 +45,7 @@ def print_noticed(sources: Sequence[SourceEntry], before: Sequence[SourceEntry] 
         if outside := sum(s.outside for s in own):
             line(
                 ("outside  ", "yellow"),
-                f" {many(outside, 'row', 'rows')} of {kind} beyond --min-ts and --max-ts: in the quarantine",
+                f" {many(outside, 'row', 'rows')} of {kind} {bounds_of(own)}: in the quarantine",
             )
     warnings = list(dict.fromkeys(warning for source in sources for warning in source.warnings))
     for warning in warnings[-_WARNINGS:]:
@@ -54,6 +54,18 @@ def print_noticed(sources: Sequence[SourceEntry], before: Sequence[SourceEntry] 
         line(
             ("warning  ", "yellow"), f" and {len(warnings) - _WARNINGS:,} earlier ones: timelapse log --json"
         )
+
+
+def bounds_of(sources: Sequence[SourceEntry]) -> str:
+    """Beyond which bounds the rows are that some sources put aside for their time."""
+    own = [s.source for s in sources if s.outside]
+    starts = any("from_start" in one for one in own)
+    options = [
+        option for name, option in (("min_ts", "--min-ts"), ("max_ts", "--max-ts"))
+        if any(name in one and not (name == "min_ts" and "from_start" in one) for one in own)
+    ]  # fmt: skip
+    beyond = f"beyond {' and '.join(options)}" if options else ""
+    return " or ".join([*(["before the log's start"] if starts else []), *([beyond] if beyond else [])])
 
 
 def _print_empty(sources: Sequence[SourceEntry], before: Sequence[SourceEntry]) -> None:

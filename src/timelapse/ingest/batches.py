@@ -411,15 +411,16 @@ def _put_aside(
         if high is not None:
             out |= times > high
         if out.any():
-            yield "outside", out, lambda ts: _outside(ts, low, high)
+            yield "outside", out, lambda ts: _outside(ts, low, high, from_start=plan.from_start)
             times = times[~out]
     if plan.floor is not None and len(times) and (early := times <= plan.floor).any():
         yield "early", early, str
 
 
-def _outside(ts: int, low: int | None, high: int | None) -> str:
+def _outside(ts: int, low: int | None, high: int | None, *, from_start: bool) -> str:
     if low is not None and ts < low:
-        return f"ts is {time_text(ts)}, before {time_text(low)} (--min-ts)"
+        bound = "the log's start" if from_start else "--min-ts"
+        return f"ts is {time_text(ts)}, before {time_text(low)} ({bound})"
     return f"ts is {time_text(ts)}, after {time_text(high or 0)} (--max-ts)"
 
 

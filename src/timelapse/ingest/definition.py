@@ -35,7 +35,7 @@ from timelapse.display import many
 from timelapse.errors import IngestError, Place, UsageError, meant
 from timelapse.ingest.files import SourceFile, list_files
 from timelapse.ingest.known import Taken, Window, hull, is_same, lies_in, refuse_gone
-from timelapse.ingest.source import Source
+from timelapse.ingest.source import NO_OPTIONS, Source
 from timelapse.ingest.tables.base import Table
 from timelapse.ingest.tables.catalog import SparkTable
 from timelapse.ingest.tables.delta import Delta
@@ -44,7 +44,7 @@ from timelapse.ingest.tables.postgres import STEP, Postgres
 from timelapse.ingest.write import Late
 from timelapse.log.manifest import IngestEntry
 from timelapse.log.periods import HINT, Period
-from timelapse.moments import iso_text
+from timelapse.moments import Moment, iso_text, micros
 
 _TOP: dict[str, type | tuple[type, ...]] = {
     "events": str, "log": str, "max_bad": float, "late": str, "keep": str, "segment": str, "start": (str, datetime), "at_start": list, "source": list,
@@ -122,8 +122,9 @@ class Definition:
             name, source = _source(path, f"[[at_start]] {number}", {"at": start, **table})
             sources.setdefault(name, []).append(source)
         for number, table in enumerate(tables, 1):
-            given = table if start is None or "at" in table else {"min_ts": start, **table}
-            name, source = _source(path, f"[[source]] {number}", given)
+            name, source = _source(path, f"[[source]] {number}", table)
+            if start is not None and source.at is None:
+                source = _from_start(source, start)
             sources.setdefault(name, []).append(source)
         events = found["events"]
         if events.partition(":")[0].endswith(".py"):
@@ -255,7 +256,7 @@ def not_taken(
 
 
 def _source(path: Path, where: str, table: Mapping[str, Any]) -> tuple[str, Source]:
-    options = [field.name for field in fields(Source) if field.name not in ("data", "order_by", "position")]
+    options = [field.name for field in fields(Source) if field.name not in (*NO_OPTIONS, "order_by")]
     _check_names(
         path, where, table, ["type", *KINDS, *(key for keys in KINDS.values() for key in keys), *options]
     )
@@ -285,6 +286,14 @@ def _source(path: Path, where: str, table: Mapping[str, Any]) -> tuple[str, Sour
         return name, Source(places if len(places) > 1 else places[0], **given)
     except IngestError as error:
         raise _wrong(path, f"{where} ({name}): {error.message}", error.hint or "") from None
+
+
+def _from_start(source: Source, start: Moment) -> Source:
+    """A source whose rows before the log's start go to the quarantine, unless a later bound of its own says so anyway."""
+    low, _ = source.bounds
+    if low is not None and low >= micros(start, "start="):
+        return source
+    return replace(source, min_ts=start, from_start=True)
 
 
 KINDS: dict[str, tuple[str, ...]] = {
@@ -343,7 +352,7 @@ def _table(path: Path, where: str, kind: str, table: Mapping[str, Any]) -> Table
 def _check_value(path: Path, where: str, key: str, value: Any) -> None:
     """Raise IngestError where an option has a value of another form."""
     if key in _LISTS:
-        fits, what = _texts(value), "a list of texts"
+        fits, what = _texts(value) and bool(value), "a list of texts, or leave it out"
     elif key == "fields":
         fits = isinstance(value, dict) and all(isinstance(one, str) or _texts(one) for one in value.values())
         what = (

@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import datetime
 import re
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import PurePosixPath
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
+from timelapse.errors import IngestError
 from timelapse.ids import DAY
 from timelapse.ingest.files import SourceFile, told_by_suffix
 from timelapse.ingest.noticed import Noticed
 from timelapse.ingest.type_changes import Seen, check_types, columns_read
 from timelapse.log.columns import Layout, layouts_of
+from timelapse.log.days import day_text
 
 if TYPE_CHECKING:
+    from timelapse.ingest.plan import Plan
     from timelapse.ingest.prepare import Prepared
     from timelapse.log.manifest import IngestEntry, SourceEntry
 
@@ -64,27 +67,20 @@ def unlike_before(one: Prepared, entry: SourceEntry, earlier: Sequence[IngestEnt
     at = next((n for n, shape in enumerate(one.shapes) if shape), None)  # an empty file has none
     if at is None or one.plan.format == "json" or one.plan.applied is not None:
         return []
-    now = one.shapes[at]
-    path = one.files[at].path if one.files else f"the DataFrame for {entry.type}"
-    day = next((own.days[0][0] for own in entry.columns if own.columns == now and own.days), None)
-    known = [
-        (min(last, day or last), number, layout, source)
-        for number, source in enumerate(s for e in earlier for s in e.sources)
-        if (source.type, source.position) == (entry.type, entry.position)
-        for layout in source.columns
-        for first, last in layout.days
-        if day is None or first <= day
-    ]
-    if not known or any(path in e.replaced for e in earlier):
+    paths = [f.path for f in one.files] or [f"the DataFrame for {entry.type}"]
+    replaced = {path for e in earlier for path in e.replaced}
+    days = [(own.columns, own.days[0][0] if own.days else None) for own in entry.columns]
+    for columns, day in days:
+        path = next((p for p, s in zip(paths, one.shapes, strict=False) if s == columns), paths[at])
+        if path not in replaced and (
+            broken := _breaks(one.plan, columns, path, _before(entry.type, entry.position, day, earlier))
+        ):
+            raise broken
+    now, path = one.shapes[at], paths[at]
+    known = _before(entry.type, entry.position, next((d for c, d in days if c == now), None), earlier)
+    if known is None or path in replaced or not one.files:
         return []
-    _, _, layout, source = max(known, key=lambda one: one[:2])
-    was, unused = layout.columns, {*source.unused, *entry.unused}
-    if not _of_json(source):
-        where = f"the log's files of {layout.days[-1][1]}"
-        read = columns_read(one.plan, was).items()
-        check_types(one.plan, now, path, {name: Seen(c, was[c], where) for name, c in read})
-    if not one.files:
-        return []
+    was, unused = known.layout.columns, {*known.source.unused, *entry.unused}
     texts = [
         *_named("without", [name for name in was if name not in now], unused),
         *_named("with", [name for name in now if name not in was], unused),
@@ -94,6 +90,54 @@ def unlike_before(one: Prepared, entry: SourceEntry, earlier: Sequence[IngestEnt
         mark = " (not used)" if name in unused else ""
         said.append(f"{entry.type}: from {path} on {name!r}{mark} is {now[name]}, not {was[name]}")
     return said
+
+
+def first_break(
+    plan: Plan, position: int, files: Sequence[tuple[SourceFile, Mapping[str, str]]], earlier: Sequence[IngestEntry]
+) -> IngestError | None:  # fmt: skip
+    """Which of some files, with their columns' types, is the first with a column narrower than in earlier ingests, or of another kind.
+
+    Of which days they are only their folders and names tell.
+    """
+    for file, columns in files:
+        day, _ = _day_of(file)
+        known = _before(plan.kind.name, max(position, 0), None if day is None else day_text(day), earlier)
+        if (found := _breaks(plan, columns, file.path, known)) is not None:
+            return found
+    return None
+
+
+class _Known(NamedTuple):
+    """The layout that a source's files had, and the ingest's entry that tells it."""
+
+    layout: Layout
+    source: SourceEntry
+
+
+def _before(type_: str, position: int, day: str | None, earlier: Sequence[IngestEntry]) -> _Known | None:
+    """The layout of a source's files of a day, or the last day before it, in earlier ingests; of no day: of the last one."""
+    known = [
+        (min(last, day or last), number, _Known(layout, source))
+        for number, source in enumerate(s for e in earlier for s in e.sources)
+        if (source.type, source.position) == (type_, position)
+        for layout in source.columns
+        for first, last in layout.days
+        if day is None or first <= day
+    ]
+    return max(known, key=lambda one: one[:2])[2] if known else None
+
+
+def _breaks(plan: Plan, columns: Mapping[str, str], path: str, known: _Known | None) -> IngestError | None:
+    """What is wrong with the types of a file's columns after those that are known of the log."""
+    if known is None or _of_json(known.source):
+        return None
+    was, where = known.layout.columns, f"the log's files of {known.layout.days[-1][1]}"
+    seen = {name: Seen(c, was[c], where) for name, c in columns_read(plan, was).items()}
+    try:
+        check_types(plan, columns, path, seen)
+    except IngestError as error:
+        return error
+    return None
 
 
 def _of_json(source: SourceEntry) -> bool:

@@ -76,8 +76,9 @@ class Room:
         )
 
 
-def room(sources: Sequence[tuple[EventType, Source]]) -> Room:
+def room(sources: Sequence[tuple[EventType, Source]], before: Before | None = None) -> Room:
     """What the events of the sources would take in this process, by rows and width. Tables in memory are here already.
+    `before`: the log that is appended to.
 
     Raises IngestError for files that are not there, and for what can be seen to be wrong with them.
     """
@@ -87,7 +88,7 @@ def room(sources: Sequence[tuple[EventType, Source]]) -> Room:
     needed = 0
     for number, (kind, source) in enumerate(sources):
         if source.is_files:
-            one = prepare_files(number, kind, source, None, 0)
+            one = prepare_files(number, kind, source, None, 0, before)
             try:
                 needed += memory_of(one)
             finally:
@@ -132,7 +133,7 @@ def _run(
         prepared.append(
             prepare_table(number, kind, source, floor)
             if source.is_table
-            else prepare_files(number, kind, source, floor, base)
+            else prepare_files(number, kind, source, floor, base, before)
         )
     tell = _Telling(progress, sum(p.rows for p in prepared))
     front_to_back(prepared)

@@ -1,12 +1,13 @@
 """Late events: those that are before a log's end are put in their places, in a new version of the log.
 
-Segments that end before the first of them stay as they are, and those behind are written anew. Both sides are in log
-order, so they are merged range by range, in bounded memory. Files that are taken in again mostly have the events that they had:
+Segments into whose time none of them falls stay as they are: where they stand in the log is not in their files. The others are written anew.
+Both sides are in log order, so they are merged range by range, in bounded memory. Files that are taken in again mostly have the events that they had:
 what is merged is first compared with the log as it is, and only from the first event that is another on segments are written.
 """
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -16,6 +17,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from timelapse.ids import INT64_MAX
 from timelapse.log import manifest as stored
 from timelapse.log.beside import BESIDE, FILE, LATE, ranks_of, with_beside
 from timelapse.log.manifest import IngestEntry, Manifest, SegmentEntry
@@ -37,10 +39,10 @@ I64 = npt.NDArray[np.int64]
 
 
 class Merged(NamedTuple):
-    """Segments of the new version: those that stay, and new ones; `late`: how many events are before the end as it was; `first`: events
+    """The segments of the new version in their order, and of these the new ones; `late`: how many events are before the end as it was; `first`: events
     before this one stand where they stood (None: all of the log's do)."""
 
-    kept: list[SegmentEntry]
+    segments: list[SegmentEntry]
     made: list[SegmentEntry]
     late: int
     first: int | None
@@ -50,7 +52,7 @@ def merge(
     log: Path, current: Manifest, staging: Path, segments: Sequence[SegmentEntry], out: Path, entry: IngestEntry,
     gone: Sequence[int] = (),
 ) -> Merged:  # fmt: skip
-    """Merge staged segments, which begin before the log's end, with its last ones into new segments below `out`.
+    """Merge staged segments, which begin before the log's end, with those of its segments that they change into new segments below `out`.
 
     Events of one time are ordered by type, source, file (by path) and row, whenever they were taken in; those of no file stand in front
     of the others, in the order in which they were taken in. In a log that was not made
@@ -74,12 +76,19 @@ def merge(
         changed, begin = _first_other(
             sides, current, replace(LogReader.of(log, current), beside=True), begin, ranks
         )
-    behind = current.segments[begin.segment :]
-    beside = sorted({name for s in (*behind, *segments) for f in s.files for name in f.beside})
-    made = list(_write(out, types, sides.ranges(begin), beside, current.period))
+    whole, made = list(current.segments[: begin.segment]), list[SegmentEntry]()
+    done = begin.segment
+    for first, last, span in _stretches(sides, current.segments, begin, gone):
+        beside = sorted(
+            {name for s in (*current.segments[first:last], *segments) for f in s.files for name in f.beside}
+        )
+        own = list(_write(out, len(made), types, sides.ranges(span), beside, current.period, _most(span)))
+        whole += [*current.segments[done:first], *own]
+        made, done = [*made, *own], last
+    whole += current.segments[done:]
     end = current.ts_last
     late = 0 if end is None else new.seq_at(end + 1)
-    return Merged(list(current.segments[: begin.segment]), made, late, changed)
+    return Merged(whole, made, late, changed)
 
 
 class _Range(NamedTuple):
@@ -105,6 +114,13 @@ class _Begin(NamedTuple):
     new: int
 
 
+class _Span(NamedTuple):
+    """Events of the log from one seq to before another, and new events from one to before another."""
+
+    old: tuple[int, int]
+    new: tuple[int, int]
+
+
 class _Sides(NamedTuple):
     """What is merged: the log without the events that go, and the new events."""
 
@@ -112,19 +128,67 @@ class _Sides(NamedTuple):
     new: LogReader
     order: _Order
 
-    def ranges(self, begin: _Begin) -> Iterator[_Range]:
-        """All events from there on, in the order of the new version."""
-        _, at, done = begin
-        ends = sorted(
-            {t for s in (*self.old.segments[begin.segment :], *self.new.segments) for t in s.ts_last}
-        )
-        for end in ends:
-            old_to, new_to = max(at, self.old.seq_at(end + 1)), max(done, self.new.seq_at(end + 1))
-            types = self.order.types
-            yield _in_order(
-                [_read(self.old, at, old_to, types), _read(self.new, done, new_to, types)], self.order
-            )
+    def ranges(self, span: _Span) -> Iterator[_Range]:
+        """The events of a span, in the order of the new version: bounded by where blocks of either side end."""
+        (at, old_end), (done, new_end) = span
+        types = self.order.types
+        ends = [
+            t
+            for side, lo, hi in ((self.old, at, old_end), (self.new, done, new_end))
+            for s in side.segments if s.base < hi and s.base + s.count > lo
+            for t in s.ts_last
+        ]  # fmt: skip
+        for end in sorted({*ends, INT64_MAX - 1}):
+            old_to = min(max(at, self.old.seq_at(end + 1)), old_end)
+            new_to = min(max(done, self.new.seq_at(end + 1)), new_end)
+            if old_to > at or new_to > done:
+                yield _in_order(
+                    [_read(self.old, at, old_to, types), _read(self.new, done, new_to, types)], self.order
+                )
             at, done = old_to, new_to
+
+
+class _Stretch(NamedTuple):
+    """Segments that are written anew, from one to before another, with their events and the new ones among and before them."""
+
+    first: int
+    last: int
+    span: _Span
+
+
+def _stretches(
+    sides: _Sides, segments: Sequence[SegmentEntry], begin: _Begin, gone: Sequence[int]
+) -> list[_Stretch]:
+    """What is written anew from `begin` on: segments that have events of `gone`, or into whose time new ones fall.
+
+    Segments that share a time stand or fall together, as events of one time are merged together. New events between segments go to the one behind,
+    those behind all are a stretch of their own.
+    """
+    found: list[_Stretch] = []
+    at, (old, done) = begin.segment, begin[1:]
+    while at < len(segments) or done < sides.new.count:
+        end = min(at + 1, len(segments))
+        while end < len(segments) and segments[end].ts_first[0] == segments[end - 1].ts_last[-1]:
+            end += 1
+        old_to = old + sum(s.count for s in segments[at:end])
+        new_to = sides.new.count
+        if at < len(segments):
+            new_to = max(done, sides.new.seq_at(segments[end - 1].ts_last[-1] + 1))
+        if new_to > done or bisect_left(gone, old_to) > bisect_left(gone, old):
+            span = _Span((old, old_to), (done, new_to))
+            if found and found[-1].last == at:
+                first, _, before = found.pop()
+                found.append(_Stretch(first, end, _Span((before.old[0], old_to), (before.new[0], new_to))))
+            else:
+                found.append(_Stretch(at, end, span))
+        at, old, done = end, old_to, new_to
+    return found
+
+
+def _most(span: _Span) -> int:
+    """So many events make a segment of what is written: one that has grown a little is not cut into a large and a small one."""
+    total = span.old[1] - span.old[0] + span.new[1] - span.new[0]
+    return -(-total // max(1, -(-4 * total // (5 * SEGMENT_EVENTS))))
 
 
 def _first_other(
@@ -135,7 +199,7 @@ def _first_other(
     """
     seq, types = begin.old, sides.order.types
     found: _Begin | None = None
-    for one in sides.ranges(begin):
+    for one in sides.ranges(_Span((begin.old, current.count), (begin.new, sides.new.count))):
         was = _in_order([_read(whole, seq, seq + len(one.ts), types), {}], _Order(types, None))
         both = min(len(one.ts), len(was.ts))
         differs = _marks(one, types, ranks)[:, :both] != _marks(was, types, ranks)[:, :both]
@@ -230,11 +294,12 @@ def _in_order(sides: Sequence[dict[int, pa.Table]], in_order: _Order) -> _Range:
 
 
 def _write(
-    out: Path, types: Sequence[EventType], ranges: Iterator[_Range], beside: Sequence[str], period: Period | None
+    out: Path, number: int, types: Sequence[EventType], ranges: Iterator[_Range], beside: Sequence[str], period: Period | None, most: int
 ) -> Iterator[SegmentEntry]:  # fmt: skip
-    """Segments of ranges that follow one another; small ranges share a block. Each segment lies in one `period`."""
+    """Segments of ranges that follow one another, of about `most` events; small ranges share a block. Each segment lies in one `period`.
+    `number`: that of the first, for its name."""
     writer: SegmentWriter | None = None
-    number = written = 0
+    written = 0
     waiting: list[_Range] = []
 
     def flush() -> Iterator[SegmentEntry]:
@@ -257,7 +322,7 @@ def _write(
                 number += 1
             writer.write(ts[lo:hi], kinds[lo:hi], next_block(types, kinds[lo:hi], tables, done))
             written = int(ts[hi - 1])
-            if writer.count + BLOCK_EVENTS > SEGMENT_EVENTS:
+            if writer.count >= most:
                 yield writer.close()
                 writer = None
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import shutil
 import time
-from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -24,8 +23,9 @@ from timelapse.ingest.source import Source, no_source
 from timelapse.ingest.task import BadRow, TaskReport
 from timelapse.ingest.unique import rule_of
 from timelapse.log import manifest as stored
-from timelapse.log.manifest import IngestEntry, SegmentEntry, SourceEntry
+from timelapse.log.manifest import IngestEntry, Manifest, SegmentEntry, SourceEntry
 from timelapse.log.periods import Period, check_number
+from timelapse.log.quarantine import bad_days
 from timelapse.log.types import EventType
 from timelapse.moments import shown_time, time_text
 from timelapse.progress import Progress
@@ -64,7 +64,7 @@ def ingest(
         rule_of(kind, [one for other, one in sources if other == kind])
     if spark is None and partitions is None:
         with memory_reused():
-            room = in_process.room(sources)
+            room = in_process.room(sources, before)
             if (
                 room.here
                 and (done := in_process.run(sources, folder, floor, room.most, before, progress, period))
@@ -79,7 +79,7 @@ def ingest(
     used = session(spark or (frames[0].sparkSession if frames else None))
     prepared: list[Prepared] = []
     try:
-        prepared = prepare_spark.prepare(used, sources, floor, rows)
+        prepared = prepare_spark.prepare(used, sources, floor, rows, before)
         reports = on_spark.run(used, prepared, folder, partitions, before, period)
     except Exception as error:
         if not is_sparks(error):
@@ -128,7 +128,7 @@ def accepted(
             )  # fmt: skip
         most = max_bad if one.source.max_bad is None else one.source.max_bad
         if bad > most * (good + bad):
-            shown = [b for r in reports for b in r.first_bad if b.type == name][:5]
+            shown = _of_type(one.plan.kind, _first_bad(reports))
             raise IngestError(
                 f"{name}: {bad:,} of {good + bad:,} rows are bad ({bad / (good + bad):.2%}), more than {most:.2%}\n"
                 + "\n".join(map(_show, shown)),
@@ -142,14 +142,17 @@ def accepted(
         taken = {f.path: f.size for f in one.files} if one.source.is_files else {}
         bad_in = {files[n]: counts[1] for n, counts in sorted(noticed.files.items()) if n >= 0 and counts[1]}
         back = goes_back(noticed, range(base, base + len(one.files))) if one.source.is_files else 0
+        bad_days = {
+            files[n] if one.source.is_files else "": days for n, days in sorted(noticed.bad_days.items())
+        }
         entries.append(
             SourceEntry(name, one.source.describe() | one.told, events, bad, skipped, outside, without, max(len(one.files), 1),
                 taken, warnings, noticed.read, noticed.filtered,
-                duplicates, conflicts, one.layouts, lateness(noticed),
-                max(one.source.position, 0), bad_in if one.source.is_files else {}, one.prints, *drift.layouts(one, noticed, base), displaced, back)
+                duplicates, conflicts, one.layouts, lateness(noticed), max(one.source.position, 0),
+                bad_in if one.source.is_files else {}, bad_days, one.prints, *drift.layouts(one, noticed, base), displaced, back)
         )  # fmt: skip
         base += len(one.files)
-    check_days(prepared, seen, segments, [b for r in reports for b in r.first_bad])
+    _check_files(prepared, seen, files, _first_bad(reports))
     total = sum(s.count for s in segments)
     if total != sum(one.rows for one in entries):
         raise IngestError(
@@ -191,29 +194,48 @@ def _place(shown: Sequence[BadRow]) -> Place | None:
     return Place(shown[0].file, shown[0].line) if shown else None
 
 
-def check_days(
-    prepared: Sequence[Prepared], seen: Sequence[Noticed], segments: Sequence[SegmentEntry], shown: Sequence[BadRow]
-) -> None:  # fmt: skip
-    """Raise IngestError (TL414) where too many rows of a type are bad on one day, or of a file: rows whose time cannot be read."""
-    files = [f.path for p in prepared for f in p.files]
-    for number, kind in enumerate(types_of(prepared)):
+def check_days(prepared: Sequence[Prepared], reports: Sequence[TaskReport], made: Manifest) -> None:
+    """Raise IngestError (TL414) where too many rows of a type are bad on a day of which the last ingest of `made`, the log to be, has some.
+
+    Those of earlier ingests count, too, but for days before the log's first event: their events may have been left out since (`keep`).
+    """
+    numbers = {t.name: n for n, t in enumerate(made.types)}
+    for kind in types_of(prepared):
+        most, least = _day_budget([one.source for one in prepared if one.plan.kind == kind])
+        earlier, number = bad_days(made.ingests, kind.name), numbers[kind.name]
+        for day, count in sorted(bad_days(made.ingests[-1:], kind.name).items()):
+            known = 0 if made.ts_first is None or day < made.ts_first // DAY else earlier[day] - count
+            rows = known + count + sum(s.days.get(number, {}).get(day, 0) for s in made.segments)
+            if known + count >= least and known + count > most * rows:
+                where = f"{kind.name}: on {time_text(day * DAY)[:10]}"
+                told = f", {known:,} of them in earlier ingests" if known else ""
+                raise _too_many(
+                    where, known + count, rows, most, f"day{told}", _of_type(kind, _first_bad(reports))
+                )
+
+
+def _check_files(
+    prepared: Sequence[Prepared], seen: Sequence[Noticed], files: Sequence[str], shown: Sequence[BadRow]
+) -> None:
+    """Raise IngestError (TL414) where of too many rows of a file the time cannot be read."""
+    for kind in types_of(prepared):
         own = [n for n, one in enumerate(prepared) if one.plan.kind == kind]
         most, least = _day_budget([prepared[n].source for n in own])
-        bad: Counter[int] = Counter()
-        for n in own:
-            bad.update(seen[n].bad_days)
-        first = [b for b in shown if b.type == kind.name][:5]
-        for day, count in sorted(bad.items()):
-            rows = count + sum(s.days.get(number, {}).get(day, 0) for s in segments)
-            if count >= least and count > most * rows:
-                raise _too_many(
-                    f"{kind.name}: on {time_text(day * DAY)[:10]}", count, rows, most, "day", first
-                )
         for n in own:
             for file, (rows, _, count) in sorted(seen[n].files.items()):
                 if count >= least and count > most * rows:
                     where = files[file] if 0 <= file < len(files) else "the data"
-                    raise _too_many(f"{kind.name}: in {where}", count, rows, most, "file", first)
+                    raise _too_many(
+                        f"{kind.name}: in {where}", count, rows, most, "file", _of_type(kind, shown)
+                    )
+
+
+def _first_bad(reports: Sequence[TaskReport]) -> list[BadRow]:
+    return [bad for report in reports for bad in report.first_bad]
+
+
+def _of_type(kind: EventType, shown: Sequence[BadRow]) -> list[BadRow]:
+    return [bad for bad in shown if bad.type == kind.name][:5]
 
 
 DAY_BUDGET, DAY_LEAST = 0.05, 20

@@ -6,6 +6,7 @@ times in different units, in 1970 or before, in the future. It only warns: what 
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
@@ -113,8 +114,8 @@ class Noticed(msgspec.Struct):
 
     files: dict[int, list[int]] = {}
     """By file number: the rows that were read, those that are bad, and of these those whose time cannot be read."""
-    bad_days: dict[int, int] = {}
-    """Bad rows whose time can be read, by day (days since 1970, UTC)."""
+    bad_days: dict[int, dict[int, int]] = {}
+    """By file number: bad rows whose time can be read, by day (days since 1970, UTC)."""
     spans: dict[int, tuple[int, int]] = {}
     """By file number: the times of its first and its last event."""
     back: int = 0
@@ -140,8 +141,10 @@ class Noticed(msgspec.Struct):
         for file, counts in other.files.items():
             own_counts = self.files.setdefault(file, [0, 0, 0])
             self.files[file] = [a + b for a, b in zip(own_counts, counts, strict=True)]
-        for day, count in other.bad_days.items():
-            self.bad_days[day] = self.bad_days.get(day, 0) + count
+        for file, days in other.bad_days.items():
+            own_days = self.bad_days.setdefault(file, {})
+            for day, count in days.items():
+                own_days[day] = own_days.get(day, 0) + count
         for file, (least, most) in other.spans.items():
             own_span = self.spans.get(file, (least, most))
             self.spans[file] = (min(own_span[0], least), max(own_span[1], most))
@@ -170,9 +173,8 @@ def notice(plan: Plan, file: int, batch: Batch) -> Noticed:
         }
     bad = [one for one in batch.bad if one.rule == "bad"]
     found.files[file] = [batch.read, len(bad), sum(one.ts is None for one in bad)]
-    for one in bad:
-        if one.ts is not None:
-            found.bad_days[one.ts // DAY] = found.bad_days.get(one.ts // DAY, 0) + 1
+    if days := Counter(one.ts // DAY for one in bad if one.ts is not None):
+        found.bad_days[file] = dict(days)
     if batch.late is not None and len(batch.late):
         found.late = _lateness(batch.late)
     if len(batch.ts):
@@ -254,13 +256,14 @@ def warnings_of(type_: str, noticed: Noticed, files: Sequence[str], now: int) ->
 
 
 def _mixed(where: str, groups: Sequence[_Group], total: int, files: Sequence[str]) -> list[str]:
-    """Groups of which one is the other in a unit a thousand times as large."""
+    """Groups of which one is others in a unit a thousand times as large: what lies together in one unit may lie decades apart in the other."""
     found = []
     for n, low in enumerate(groups):
-        for high in groups[n + 1 :]:
-            factor = next((f for f in _FACTORS if _same(low, high, f)), None)
-            if factor is None:
+        for factor in _FACTORS:
+            same = [high for high in groups[n + 1 :] if _same(low, high, factor)]
+            if not same:
                 continue
+            high = _Group(sum(g.rows for g in same), same[0].least, same[-1].most, min(g.first for g in same))
             fewer, more = (low, high) if low.rows <= high.rows else (high, low)
             found.append(
                 f"{where} seems to mix units: {_told(fewer, total, files)}; the others lie {_span(more)}, a factor "
@@ -270,11 +273,13 @@ def _mixed(where: str, groups: Sequence[_Group], total: int, files: Sequence[str
 
 
 def _same(low: _Group, high: _Group, factor: int) -> bool:
-    """Whether the times of `low`, multiplied, fall among those of `high`, or nearly."""
+    """Whether the times of `low`, multiplied, fall among those of `high`, or these among them, or nearly."""
+    if low.least <= 0:
+        return False
     slack = max(2 * YEAR, high.most - high.least)
-    return (
-        low.least > 0 and low.least * factor >= high.least - slack and low.most * factor <= high.most + slack
-    )
+    least, most = low.least * factor, low.most * factor
+    among = least >= high.least - slack and most <= high.most + slack
+    return among or (10 * high.least >= 9 * least and 10 * high.most <= 11 * most)
 
 
 def _far(where: str, groups: Sequence[_Group], total: int, files: Sequence[str], now: int) -> Iterator[str]:

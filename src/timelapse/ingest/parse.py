@@ -333,7 +333,7 @@ _WHOLE: dict[str, Callable[[Plan], Callable[[bytes], Any]]] = {
 
 
 def parse_table(plan: Plan, table: pa.Table, first: int | None) -> Batch:
-    """A table's rows as events. `first` is the source row of the first (None: rows have no number)."""
+    """A table's rows as events. `first` is the number of the first, of those of a file or table, which count from 1 (None: rows have no number)."""
     rows = np.arange(first, first + table.num_rows, dtype=np.int64) if first is not None else (
         np.full(table.num_rows, -1, np.int64)
     )  # fmt: skip

@@ -24,6 +24,7 @@ from timelapse.ingest.convert import convert
 from timelapse.ingest.convert import without_zone as has_no_zone
 from timelapse.ingest.csv_layout import with_columns
 from timelapse.ingest.doubts import refuse_without_zone, without_zone
+from timelapse.ingest.drift import first_break
 from timelapse.ingest.files import Format, SourceFile, check_is_text, format_of, list_files
 from timelapse.ingest.objects import MANY, list_in
 from timelapse.ingest.parse import parse_lines, parse_table
@@ -33,6 +34,7 @@ from timelapse.ingest.tables.base import Opened
 from timelapse.ingest.type_changes import Seen, check_types
 from timelapse.ingest.unique import Before
 from timelapse.log.beside import FILE, LATE
+from timelapse.log.manifest import IngestEntry
 from timelapse.log.types import EventType
 from timelapse.model.types import TIME, OptionalType
 
@@ -54,7 +56,7 @@ class Task:
     source: int
     pieces: tuple[text_lines.Piece, ...] = ()
     groups: tuple[tuple[SourceFile, int, int, int], ...] = ()
-    """(file, its number, row group, row number of the group's first row)"""
+    """(file, its number, row group, row number of the group's first row, which count from 1 in the file)"""
 
 
 def _nothing() -> None: ...
@@ -111,8 +113,11 @@ def file_numbers(prepared: Sequence[Prepared], before: Before | None) -> npt.NDA
     return np.asarray([*found, -1], np.int64)
 
 
-def prepare_files(number: int, kind: EventType, source: Source, floor: int | None, base: int) -> Prepared:
+def prepare_files(
+    number: int, kind: EventType, source: Source, floor: int | None, base: int, before: Before | None = None
+) -> Prepared:
     """Look at the files of source `number`; `base` is the number of its first file. Line numbers are not known yet.
+    `before`: the log that is appended to.
 
     Raises IngestError for what can be seen to be wrong.
     """
@@ -122,11 +127,11 @@ def prepare_files(number: int, kind: EventType, source: Source, floor: int | Non
             code="TL411", hint="leave it out, or read the files with spark.read and give the DataFrame",
         )  # fmt: skip
     if source.elsewhere is not None:
-        return _prepare_elsewhere(number, kind, source, source.elsewhere.open(), floor, base)
+        return _prepare_elsewhere(number, kind, source, source.elsewhere.open(), floor, base, before)
     files = list_files(source.paths)
     format_ = format_of(source, files)
     if format_ in ("parquet", "orc", "avro"):
-        return _prepare_tables(number, kind, source, format_, files, floor, base)
+        return _prepare_tables(number, kind, source, format_, files, floor, base, None, before)
     plan = Plan.of(kind, source, format_, (), floor)
     names: Sequence[str] = plan.needed
     for file in files:
@@ -254,13 +259,19 @@ def _sorted(table: pa.Table, columns: Sequence[str]) -> pa.Array:
 
 
 def _prepare_elsewhere(
-    number: int, kind: EventType, source: Source, opened: Opened, floor: int | None, base: int
+    number: int,
+    kind: EventType,
+    source: Source,
+    opened: Opened,
+    floor: int | None,
+    base: int,
+    before: Before | None,
 ) -> Prepared:
     """Look at a table that is kept elsewhere, which has been opened."""
     try:
         files = [replace(file, columns=tuple(opened.columns)) for file in opened.files]
         shapes = [table_files.Shape(opened.columns, [n] if n else []) for n in opened.rows]
-        made = _prepare_tables(number, kind, source, opened.format, files, floor, base, shapes)
+        made = _prepare_tables(number, kind, source, opened.format, files, floor, base, shapes, before)
         return replace(made, told=opened.told, close=opened.close)
     except BaseException:
         opened.close()
@@ -275,7 +286,8 @@ def _prepare_tables(
     files: list[SourceFile],
     floor: int | None,
     base: int,
-    shapes: Sequence[table_files.Shape] | None = None,
+    shapes: Sequence[table_files.Shape] | None,
+    before: Before | None,
 ) -> Prepared:
     """Look at files of tables: Parquet, ORC, Avro; and at parts of tables, whose shapes are known."""
     plan = Plan.of(kind, source, format_, (), floor)
@@ -284,11 +296,12 @@ def _prepare_tables(
     plan = replace(plan, partitions=tuple(folders))
     columns = [(file.path, [*shape.columns, *folders]) for file, shape in zip(files, shapes, strict=True)]
     without, layouts = _over_files(plan, columns)
-    layouts += _types(plan, files, shapes) if plan.applied is None else []
+    earlier = () if before is None else before.ingests
+    layouts += _types(plan, files, shapes, source.position, earlier) if plan.applied is None else []
     groups: list[tuple[SourceFile, int, int, int]] = []
     unread = 0
     for n, (file, shape) in enumerate(zip(files, shapes, strict=True)):
-        first = 0
+        first = 1
         away = _outside_window(plan.within(file.partition, tuple(shape.columns)), file, shape)
         for group, rows in enumerate(shape.groups):
             if group in away:
@@ -340,9 +353,11 @@ def _outside_window(plan: Plan, file: SourceFile, shape: table_files.Shape) -> s
     return found
 
 
-def _types(plan: Plan, files: Sequence[SourceFile], shapes: Sequence[table_files.Shape]) -> list[str]:
+def _types(
+    plan: Plan, files: Sequence[SourceFile], shapes: Sequence[table_files.Shape], position: int, earlier: Sequence[IngestEntry]
+) -> list[str]:  # fmt: skip
     """How the types of columns differ from one file to the next. Raises IngestError for one that cannot become the field's, and for one
-    that is narrower than in the file before, or of another kind."""
+    that is narrower than in the file before, or of another kind: for the first such file, be it after those of earlier ingests."""
     said: list[str] = []
     before: dict[str, pa.DataType] = {}
     seen: dict[str, Seen] = {}
@@ -372,7 +387,11 @@ def _types(plan: Plan, files: Sequence[SourceFile], shapes: Sequence[table_files
                     f"{plan.kind.name}: from {file.path} on {column!r} is {given}, not {before[column]}"
                 )
                 before[column] = given
-        check_types(plan, shape.told, file.path, seen)
+        try:
+            check_types(plan, shape.told, file.path, seen)
+        except IngestError as error:
+            looked = [(f, s.told) for f, s in zip(files, shapes, strict=True)]
+            raise first_break(plan, position, looked[: files.index(file)], earlier) or error from None
     return said
 
 
@@ -413,9 +432,9 @@ def number_lines(
 
 
 def read_table(table: pa.Table, plan: Plan, number: int) -> Iterator[tuple[int, Batch]]:
-    """A table in memory, as `read_task` gives the rows of files: `number` stands for its file. Rows count from 0."""
+    """A table in memory, as `read_task` gives the rows of files: `number` stands for its file. Rows count from 1."""
     for first in range(0, table.num_rows, READ_ROWS):
-        batch = parse_table(plan, table.slice(first, READ_ROWS), first)
+        batch = parse_table(plan, table.slice(first, READ_ROWS), first + 1)
         refuse_without_zone(plan.kind, batch.doubts, f"the table for {plan.kind.name}")
         yield number, batch
 

@@ -18,6 +18,7 @@ from timelapse.ingest.parse import plainly
 from timelapse.ingest.plan import Plan
 from timelapse.ingest.prepare import Prepared, number_lines, prepare_files, prepare_table
 from timelapse.ingest.source import Source
+from timelapse.ingest.unique import Before
 from timelapse.log.types import EventType
 
 if TYPE_CHECKING:
@@ -25,8 +26,9 @@ if TYPE_CHECKING:
 
 
 def prepare(
-    spark: SparkSession, sources: Sequence[tuple[EventType, Source]], floor: int | None, rows: int | None
-) -> list[Prepared]:
+    spark: SparkSession, sources: Sequence[tuple[EventType, Source]], floor: int | None, rows: int | None,
+    before: Before | None = None,
+) -> list[Prepared]:  # fmt: skip
     """Look at every source: its files, columns, size. Raises IngestError for what can be seen to be wrong."""
     prepared: list[Prepared] = []
     base = 0
@@ -34,7 +36,7 @@ def prepare(
         table = given.in_catalog
         source = given if table is None else replace(given, data=table.frame(spark))
         if source.is_files:
-            found = prepare_files(number, kind, source, floor, base)
+            found = prepare_files(number, kind, source, floor, base, before)
             base += len(found.files)
         elif source.is_table:
             found = _prepare_table(spark, number, kind, source, floor)

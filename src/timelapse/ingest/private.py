@@ -18,6 +18,7 @@ from timelapse.model.types import INT, STR, OptionalType, ValueType
 
 if TYPE_CHECKING:
     from timelapse.ingest.source import Source
+    from timelapse.log.manifest import IngestEntry
     from timelapse.log.types import EventType
 
 HASH_KEY = "TIMELAPSE_HASH_KEY"
@@ -103,10 +104,66 @@ def _hash_of(key: bytes, value: Any) -> Any:
     return digest.hex()[:32] if isinstance(value, str) else int.from_bytes(digest[:8], "big") & _MASK
 
 
-def hashed(value: str | int, variable: str | None) -> str | int | None:
-    """The hash of a value under the key of the environment; None where that has no key. `variable`: None for the usual one."""
-    key = os.environ.get(variable or HASH_KEY, "")
-    return _hash_of(key.encode(), value) if key else None
+def hashed(value: str | int, variable: str, print_: str | None) -> str | int | None:
+    """The hash of a value under the key of the environment; None where that has no key, or another one than was known by `print_`."""
+    key = os.environ.get(variable, "").encode()
+    return _hash_of(key, value) if key and (print_ is None or _print_of(key, print_) == print_) else None
+
+
+# --- telling keys apart -----------------------------------------------------------------------------------
+
+
+_SALT, _TOLD = 32, 6
+"""Digits (hexadecimal) of the salt, and of what is kept of the derivation."""
+
+
+def _print_of(key: bytes, like: str = "") -> str:
+    """What a key is known by: a salt (that of `like`, if given), and the beginning of what scrypt derives from both.
+
+    A log that has it must not help those who guess keys: each guess takes them some 50 ms and 16 MB, and what is kept is so little (24 bits)
+    that of many guesses some fit by chance. A key that people can think of is found all the same, as from the hashes of values that
+    are known: it should be random.
+    """
+    salt = like[:_SALT] or os.urandom(_SALT // 2).hex()
+    return salt + hashlib.scrypt(key, salt=bytes.fromhex(salt), n=1 << 14, r=8, p=1).hex()[:_TOLD]
+
+
+def known_keys(sources: Sequence[tuple[EventType, Source]], before: Sequence[IngestEntry]) -> dict[str, str]:
+    """What the keys of these sources are known by, by the environment's variable; `before`: the ingests of the log that is appended to.
+
+    Raises IngestError (TL421) for another key than the log was made with: the same values would get other hashes.
+    """
+    found: dict[str, str] = {}
+    for kind, source in sources:
+        variable = source.hash_key
+        key = os.environ.get(variable, "").encode()
+        if not source.hash or not key or variable in found:
+            continue
+        known = print_in(before, variable, kind.name)
+        found[variable] = _print_of(key, known or "")
+        if known is not None and found[variable] != known:
+            raise IngestError(
+                f"{source.hash[0]} is hashed, and the key in the environment's variable {variable} is another than that of the log: "
+                "the same values would get other hashes",
+                place=Place(what=f"the source of {kind.name}"), code="TL421",
+                hint="export the key that the log was made with; with another one make the log anew (--overwrite)",
+            )  # fmt: skip
+    return found
+
+
+def print_in(ingests: Sequence[IngestEntry], variable: str, type_: str) -> str | None:
+    """What a log's last key of a variable is known by, or else that under which the type was hashed; None where no ingest tells."""
+    of_type: str | None = None
+    for entry in reversed(ingests):
+        if variable in entry.keys:
+            return entry.keys[variable]
+        names = [
+            s.source.get("hash_key", HASH_KEY)
+            for s in entry.sources
+            if s.type == type_ and "hash" in s.source
+        ]
+        of_type = of_type or next((entry.keys[name] for name in names if name in entry.keys), None)
+    return of_type
 
 
 def _inner(kind: ValueType) -> ValueType:

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 Unit = Literal["s", "ms", "us", "ns"]
 _AT_HAND = "events that are at hand become a log by tl.Log.from_events(path, events)"
-_NOT_SAID = ("data", "position")
+NO_OPTIONS = ("data", "position", "from_start")
 """What is no option of a source."""
 
 
@@ -103,6 +103,8 @@ class Source:
     apply_batch: RowsFunction | str | None = None
     position: int = field(default=-1, repr=False)
     """Which of its type's sources it is, where some of them are left out; -1: as they stand. Not an option."""
+    from_start: bool = field(default=False, repr=False)
+    """Whether `min_ts` is the time at which the log starts, with what existed before. Not an option."""
 
     def __post_init__(self) -> None:
         if isinstance(self.data, Event):  # which is a tuple
@@ -116,6 +118,7 @@ class Source:
         _one_of("format", self.format, (None, "parquet", "csv", "json", "text", "orc", "avro"))
         _one_of("order", self.order, ("event", "arrival"))
         _one_of("conflicts", self.conflicts, ("first", "last"))
+        self._check_lists()
         self._check_columns()
         _one_of("unit", self.unit, (None, "s", "ms", "us", "ns"))
         _one_of("unmatched", self.unmatched, ("skip", "quarantine"))
@@ -162,6 +165,20 @@ class Source:
             raise _bad_option(
                 f"tz= (--tz) is {self.tz!r}, which is not a known time zone", "for example Europe/Berlin"
             ) from None
+
+    def _check_lists(self) -> None:
+        """Raise IngestError for lists of names that are none, or that name something twice."""
+        for name, option in (
+            ("unique", "unique= (--unique)"), ("drop", "drop="), ("hash", "hash="), ("order_by", "order_by="),
+            ("columns", "columns= (--columns)"),
+        ):  # fmt: skip
+            said = getattr(self, name)
+            if said is None:
+                continue
+            if isinstance(said, str) or not all(isinstance(one, str) for one in said):
+                raise _bad_option(f"{option} is {said!r}", "a list of names")
+            if twice := next((one for one in said if list(said).count(one) > 1), None):
+                raise _bad_option(f"{option} names {twice!r} twice", "name each once")
 
     def _check_columns(self) -> None:
         """Raise IngestError for options of columns that contradict each other."""
@@ -272,7 +289,7 @@ class Source:
         plain = {f.name: f.default for f in fields(self)}
         for name, default in plain.items():
             value = getattr(self, name)
-            if name not in _NOT_SAID and value != default and value not in ({}, ()):
+            if name not in NO_OPTIONS and value != default and value not in ({}, ()):
                 said[name] = (
                     dict(value)
                     if isinstance(value, Mapping)
@@ -287,6 +304,8 @@ class Source:
         }
         if self.at is not None:
             said["at"] = micros(self.at, "at=")
+        if self.from_start:
+            said["from_start"] = True
         bounds = zip(("min_ts", "max_ts", "since", "before"), (*self.bounds, *self.window), strict=True)
         return said | {name: bound for name, bound in bounds if bound is not None}
 
@@ -298,7 +317,7 @@ def as_source(
     """A source; `options` (those of tl.Source) apply to plain ones."""
     if isinstance(given, Source):
         return given
-    known = {f.name for f in fields(Source)} - {*_NOT_SAID}
+    known = {f.name for f in fields(Source)} - {*NO_OPTIONS}
     unknown = sorted(set(options) - known)
     if unknown:
         raise _bad_option(f"unknown option {unknown[0]!r}", f"options: {', '.join(sorted(known))}")

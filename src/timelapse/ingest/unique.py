@@ -28,7 +28,7 @@ from timelapse.tables.rowhash import both_lanes, seed_of, whole_array
 
 if TYPE_CHECKING:
     from timelapse.ingest.source import Source
-    from timelapse.log.manifest import Manifest
+    from timelapse.log.manifest import IngestEntry, Manifest
     from timelapse.log.reader import LogReader
     from timelapse.log.types import EventType
 
@@ -84,12 +84,13 @@ def numbered(columns: Sequence[pa.Array], rows: int) -> tuple[I64, Bools]:
 
 @dataclass(frozen=True)
 class Before:
-    """The log that an ingest adds to: its events, its files by their numbers (`files_of`), and by type the hashes of events in its
-    quarantine that another was taken instead of."""
+    """The log that an ingest adds to: its events, its files by their numbers (`files_of`), by type the hashes of events in its
+    quarantine that another was taken instead of, and its earlier ingests."""
 
     reader: LogReader
     files: Sequence[tuple[str, int, str]] = ()
     beaten: Mapping[str, frozenset[bytes]] = field(default_factory=dict)
+    ingests: Sequence[IngestEntry] = ()
 
     @classmethod
     def of(
@@ -98,7 +99,7 @@ class Before:
         """`replaced`: files by type whose rows go. `unique`: whether the ingest has sources that ask for it."""
         gone = {(type_, file) for type_, files in replaced.items() for file in files}
         beaten = beaten_in(path, manifest, gone) if unique else {}
-        return cls(reader, files_of(manifest.ingests), beaten)
+        return cls(reader, files_of(manifest.ingests), beaten, manifest.ingests)
 
     def places(self, kind: EventType, new: Sequence[tuple[int, str]], first: int) -> I64:
         """Where in log order each of the log's files stands among new files of a type, by its number; behind them, where events of no

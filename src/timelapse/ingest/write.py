@@ -15,6 +15,7 @@ from timelapse.ingest import late as late_events
 from timelapse.ingest import making
 from timelapse.ingest.drift import unlike_before
 from timelapse.ingest.known import gone_with
+from timelapse.ingest.private import known_keys
 from timelapse.ingest.source import Source, as_sources, by_class
 from timelapse.ingest.unique import Before
 from timelapse.log import manifest as stored
@@ -50,6 +51,7 @@ def write_log(
     if not wanted:
         raise IngestError("no sources", hint="give {EventClass: source}", code="TL411")
     check_free(target, overwrite=overwrite)
+    keys = known_keys(wanted, [])
     with whole_folder(target, overwrite=overwrite) as folder:
         (folder / "segments").mkdir()
         (folder / "quarantine").mkdir()
@@ -57,8 +59,10 @@ def write_log(
             spark, wanted, folder, None, rows, partitions, None, progress, period
         )  # fmt: skip
         segments, entry = making.accepted(prepared, reports, max_bad, 1)
+        made = stored.build(types, segments, [msgspec.structs.replace(entry, keys=keys)], segment=segment)
+        making.check_days(prepared, reports, made)
         making.clean(folder, segments, entry)
-        stored.write(folder, stored.build(types, segments, [entry], segment=segment))
+        stored.write(folder, made)
     return target
 
 
@@ -88,6 +92,7 @@ def append_to(
                 )  # fmt: skip
             wanted[known[kind.name]] = [(kind, source) for source in own]
         numbers = sorted(wanted)  # the declared order of the log, whatever the order of `sources`
+        keys = known_keys([one for n in numbers for one in wanted[n]], current.ingests)
         remove_unnamed(folder, current)
         reader = LogReader.of(log, current)
         gone, replaced = (
@@ -126,26 +131,31 @@ def append_to(
                 msgspec.structs.replace(s, layouts=[*unlike_before(p, s, current.ingests), *s.layouts])
                 for p, s in zip(prepared, entry.sources, strict=True)
             ]
-            entry = msgspec.structs.replace(entry, replaced=replaced, sources=told)
-            before = list(current.segments)
+            entry = msgspec.structs.replace(entry, replaced=replaced, sources=told, keys=keys)
+            every = [*current.segments, *segments]
             early = (
                 bool(segments) and current.ts_last is not None and segments[0].ts_first[0] <= current.ts_last
             )
             if early or gone:
                 (staging / "merged" / "segments").mkdir(parents=True)
-                before, segments, count, first = late_events.merge(
+                every, segments, count, first = late_events.merge(
                     log, current, staging, segments, staging / "merged" / "segments", entry, gone
                 )
                 entry = msgspec.structs.replace(entry, late=count, rewritten=first)
-                making.adopt(staging, folder, segments, entry, staging / "merged" / "segments")
-            else:
-                making.adopt(staging, folder, segments, entry, staging / "segments")
             manifest = stored.build(
                 current.event_types,
-                [*before, *segments],
+                every,
                 [*current.ingests, entry],
                 current.version + 1,
                 current.segment,
+            )
+            making.check_days(prepared, reports, manifest)
+            making.adopt(
+                staging,
+                folder,
+                segments,
+                entry,
+                (staging / "merged" if early or gone else staging) / "segments",
             )
             stored.keep(folder, current)
             stored.write(folder, manifest)

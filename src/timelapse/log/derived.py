@@ -14,6 +14,7 @@ import pyarrow as pa
 from timelapse.env.jobs import Here, Jobs
 from timelapse.errors import LogError, Place, meant
 from timelapse.log.manifest import SegmentEntry
+from timelapse.log.periods import Period, check_number
 from timelapse.log.segment import write_ordered
 from timelapse.log.types import EventType, event_types
 from timelapse.model.events import Event, Record
@@ -48,7 +49,7 @@ class Outputs(Protocol):
 
 def write_outputs(
     folder: Path, run: Outputs, events: Mapping[Any, type[Event]], origin: str | None,
-    spark: SparkSession | Literal[False] | None = None,
+    spark: SparkSession | Literal[False] | None = None, period: Period | None = None,
 ) -> tuple[tuple[EventType, ...], list[SegmentEntry]]:  # fmt: skip
     """Write a run's outputs as segments of a log: see Log.from_run."""
     classes = list(dict.fromkeys(events.values()))
@@ -63,11 +64,12 @@ def write_outputs(
 
     def work(part: int) -> bytes:
         name = "" if len(portions) == 1 else f"{part:06d}-"
-        return pickle.dumps(_written(folder, portions[part], kinds, of, origin, name))
+        return pickle.dumps(_written(folder, portions[part], kinds, of, origin, name, period))
 
     jobs = Here() if len(portions) == 1 else _jobs(spark if spark or run.shared else False)
     found = jobs.each(work, len(portions), f"outputs as a log: {', '.join(k.name for k in kinds)}")
     segments = [segment for data in found for segment in pickle.loads(data)]  # noqa: S301 our own bytes
+    check_number(period, segments)
     listed = {segment.folder for segment in segments}
     for left in folder.iterdir():  # by a task that was given up, and done again
         if left.name not in listed:
@@ -89,7 +91,8 @@ def _jobs(spark: SparkSession | Literal[False] | None) -> Jobs:
 
 
 def _written(
-    folder: Path, outputs: Any, kinds: Sequence[EventType], of: Sequence[tuple[str, int]], origin: str | None, name: str
+    folder: Path, outputs: Any, kinds: Sequence[EventType], of: Sequence[tuple[str, int]], origin: str | None, name: str,
+    period: Period | None,
 ) -> list[SegmentEntry]:  # fmt: skip
     """Write a portion. `of`: the number of the event type that each record type becomes."""
     parts: list[pa.Table] = []
@@ -101,7 +104,7 @@ def _written(
     places = [np.concatenate([_ints(t, n) for t in parts]) for n in (*_PLACE, "_kind")]
     order = np.lexsort(places[3::-1])
     tables = [t.select(kind.schema.names) if kind.fields else t for t, kind in zip(parts, kinds, strict=True)]
-    return list(write_ordered(folder, kinds, tables, places[0], order, name=name))
+    return list(write_ordered(folder, kinds, tables, places[0], order, name=name, period=period))
 
 
 def _ints(table: pa.Table, name: str) -> np.ndarray[tuple[int], np.dtype[np.int64]]:

@@ -15,6 +15,7 @@ from timelapse.log import manifest as stored
 from timelapse.log.derived import Outputs, write_outputs
 from timelapse.log.info import LogInfo, info_of
 from timelapse.log.manifest import IngestEntry, Manifest
+from timelapse.log.periods import Period
 from timelapse.log.place import as_path, opened, whole_folder
 from timelapse.log.quarantine import bad_rows
 from timelapse.log.reader import LogReader, type_named, unreadable
@@ -121,21 +122,24 @@ class Log:
         *,
         overwrite: bool = False,
         block: int = BLOCK_EVENTS,
+        segment: str | None = None,
     ) -> Log:
         """Store events without Spark, in the order given, which must be that of (ts, seq).
 
         `types` are the declared classes, by default those that occur. The stored `seq` counts from 0. `block` is the
-        number of events per block. Raises EventOrderError for events out of order.
+        number of events per block. `segment` is as for `write`. Raises EventOrderError for events out of order, UsageError for a `segment` that
+        is no period.
         """
+        period = None if segment is None else Period.of(segment)
         ordered = list(in_order(events))
         classes = list(dict.fromkeys(type(e) for e in ordered)) if types is None else list(types)
         kinds = event_types(classes)
         target = as_path(path)
         with whole_folder(target, overwrite=overwrite) as folder:
             (folder / "segments").mkdir()
-            segments = list(write_events(folder / "segments", kinds, ordered, block))
+            segments = list(write_events(folder / "segments", kinds, ordered, block, period))
             entry = IngestEntry(1, len(ordered), 0.0, [], [], stored.tool())
-            stored.write(folder, stored.build(kinds, segments, [entry]))
+            stored.write(folder, stored.build(kinds, segments, [entry], segment=segment))
         return cls.open(target)
 
     @classmethod
@@ -148,6 +152,7 @@ class Log:
         origin: str | None = None,
         overwrite: bool = False,
         spark: SparkSession | Literal[False] | None = None,
+        segment: str | None = None,
     ) -> Log:
         """A run's outputs as a log: one program's records are another's events.
 
@@ -158,17 +163,18 @@ class Log:
         that gets the seq of the log event that the record stems from (-1 for ticks); it stays the same where other
         records come or go. `path` is the log's folder; without it the log lasts as long as this process. Outputs of more than 256 MB are
         read and written in portions, each a range of places in their order: as tasks on the session `spark` or the active one (False: never), else one after
-        the other; the log is the same.
-        Raises LogError (TL409) for fields that do not fit.
+        the other; the log is the same. `segment` is as for `write`.
+        Raises LogError (TL409) for fields that do not fit, UsageError for a `segment` that is no period.
         """
+        period = None if segment is None else Period.of(segment)
         if not events:
             raise LogError("no records", hint="give {RecordClass: EventClass}", code="TL409")
         target = as_path(process_folder("log", large=True) / "log" if path is None else path)
         with whole_folder(target, overwrite=overwrite) as folder:
             (folder / "segments").mkdir()
-            kinds, segments = write_outputs(folder / "segments", run, events, origin, spark)
+            kinds, segments = write_outputs(folder / "segments", run, events, origin, spark, period)
             entry = IngestEntry(1, sum(s.count for s in segments), 0.0, [], [], stored.tool())
-            stored.write(folder, stored.build(kinds, segments, [entry]))
+            stored.write(folder, stored.build(kinds, segments, [entry], segment=segment))
         return cls.open(target)
 
     @classmethod
@@ -202,7 +208,7 @@ class Log:
         """Add events. The log's new version, as a whole or not at all.
 
         Events before the log's end are put in their places (among those of the same time and type by source, file and row, whenever
-        these were taken in): segments behind the first of them are written anew. With `late="refuse"` they are an error that names
+        these were taken in): segments into whose time they fall are written anew. With `late="refuse"` they are an error that names
         the first file and row. `corrected`: by type name, files (paths as the log has them) that it took in before and that are among the sources as they are now:
         the events and bad rows of their old versions go, in the same new version. Who has opened an earlier version goes on reading that. Raises EventOrderError, IngestError, LogError.
         """

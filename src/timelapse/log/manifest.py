@@ -128,6 +128,8 @@ class SourceEntry(msgspec.Struct, frozen=True):
     """Which of its type's sources it is, as the log's definition counts them."""
     bad_in: dict[str, int] = {}
     """Its bad rows by file; files without any are left out."""
+    bad_days: dict[str, dict[int, int]] = {}
+    """Of its bad rows those whose time can be read: how many by file ("" for what is none) and day (days since 1970, UTC)."""
     prints: dict[str, str] = {}
     """Of its files, by path: when each was changed, and a hash of its bytes (ingest/known.py)."""
     columns: list[Layout] = []
@@ -157,6 +159,8 @@ class IngestEntry(msgspec.Struct, frozen=True):
     """The first seq from which events stand elsewhere than in the version before; None: all stand where they were."""
     replaced: dict[str, int] = {}
     """Files that were corrected and taken in again, with the number of events of their old versions, which are gone."""
+    keys: dict[str, str] = {}
+    """Of keys under which fields were hashed, by the environment's variable: what the key is known by (ingest/private.py)."""
     parts: dict[str, Part] = {}
     """The checksums of the quarantine's files, by name; a log of an older version has none."""
 

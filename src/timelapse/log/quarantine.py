@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from collections.abc import Set as AbstractSet
 from pathlib import Path
@@ -62,6 +63,16 @@ def count_bad(ingests: Sequence[IngestEntry]) -> int:
         for entry, gone in zip(ingests, replaced_later(ingests), strict=True)
         for source in entry.sources
     )
+
+
+def bad_days(ingests: Sequence[IngestEntry], type_: str) -> Counter[int]:
+    """The bad rows of a type whose time could be read, by day (days since 1970, UTC), of files as they were taken in last."""
+    found: Counter[int] = Counter()
+    for entry, gone in zip(ingests, replaced_later(ingests), strict=True):
+        for source in (s for s in entry.sources if s.type == type_):
+            for path, days in source.bad_days.items():
+                found.update({} if (type_, path) in gone else days)
+    return found
 
 
 def bad_rows(path: Path, manifest: Manifest) -> pa.Table:

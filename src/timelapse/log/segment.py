@@ -290,19 +290,24 @@ def emptiness(column: pa.Array) -> npt.NDArray[np.bool_]:
 
 
 def write_events(
-    parent: Path, types: Sequence[EventType], events: Sequence[Event], block: int = BLOCK_EVENTS
-) -> Iterator[SegmentEntry]:
-    """Write events, which are in log order, without Spark. Yields the finished segments."""
+    parent: Path, types: Sequence[EventType], events: Sequence[Event], block: int = BLOCK_EVENTS, period: Period | None = None
+) -> Iterator[SegmentEntry]:  # fmt: skip
+    """Write events, which are in log order, without Spark. Yields the finished segments. `period`: each lies in one. Raises IngestError
+    where these would be too many."""
     numbers = {t.name: n for n, t in enumerate(types)}
-    for first in range(0, len(events), SEGMENT_EVENTS):
-        writer = SegmentWriter(parent, f"{first // SEGMENT_EVENTS:06d}", types)
-        run = events[first : first + SEGMENT_EVENTS]
+    segments = list(
+        ranges(np.fromiter((e.ts for e in events), np.int64, len(events)), period, SEGMENT_EVENTS)
+    )
+    check_number(period, segments)
+    for number, (first, last) in enumerate(segments):
+        writer = SegmentWriter(parent, f"{number:06d}", types)
+        run = events[first:last]
         for lo in range(0, len(run), block):
             part = run[lo : lo + block]
             kinds = [_number(numbers, e) for e in part]
             by_type: dict[int, list[Event]] = {}
-            for number, event in zip(kinds, part, strict=True):
-                by_type.setdefault(number, []).append(event)
+            for kind, event in zip(kinds, part, strict=True):
+                by_type.setdefault(kind, []).append(event)
             tables = {n: table_of(types[n], own) for n, own in by_type.items()}
             writer.write(
                 np.fromiter((e.ts for e in part), np.int64, len(part)), np.asarray(kinds, np.int64), tables
