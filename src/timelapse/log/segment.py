@@ -31,15 +31,13 @@ from timelapse.tables.coded import coded_type, codes_of, fitted, is_coded, plain
 from timelapse.tables.ordering import scattered, taker
 from timelapse.tables.parquet import differences
 from timelapse.tables.rowhash import both_lanes, seed_of, whole_array
-from timelapse.tables.sharing import Beside, at_once
+from timelapse.tables.sharing import Beside
 
 I64 = npt.NDArray[np.int64]
 
 BLOCK_EVENTS = 128 * 1024
 BLOCK_BYTES = 64 << 20
 SEGMENT_EVENTS = 1024 * 1024
-_BESIDE = 16 * 1024
-"""Smaller blocks are hashed behind being written."""
 _HANDED_OVER = 512 * 1024
 """Bytes that another thread writes at a time. They are made durable once, at the end: that waits for what else the disk has to do, each time."""
 _PAGES = (
@@ -61,8 +59,8 @@ class SegmentWriter:
     """Writes one segment into a folder of its own, block by block. The folder's parent must exist.
 
     It does not create the parent: a task that Spark gave up on must not bring a removed folder back.
-    `beside`: the columns that are kept beside the fields (log/beside.py); tables that lack one are filled. `threads`: blocks are
-    hashed beside being encoded where there are several. `disk`: the thread that writes what is encoded, if another does.
+    `beside`: the columns that are kept beside the fields (log/beside.py); tables that lack one are filled. `encoding`: the thread that encodes
+    blocks, if another does: this one hashes them meanwhile, and goes on. `disk`: the thread that writes what is encoded, if another does.
     """
 
     def __init__(
@@ -71,13 +69,12 @@ class SegmentWriter:
         name: str,
         types: Sequence[EventType],
         beside: Sequence[str] = (),
-        threads: int = 1,
+        encoding: Beside | None = None,
         disk: Beside | None = None,
     ) -> None:
         self._types = types
-        self._disk = disk
+        self._encoding, self._disk = encoding or Beside(1), disk
         self._beside = list(beside)
-        self._threads = threads
         self._seeds = [seed_of(str(t)) for t in types]
         self._folder = parent / f"{name}-{uuid4().hex[:12]}"
         self._folder.mkdir()
@@ -124,13 +121,9 @@ class SegmentWriter:
             columns = [pa.array(self.count + places), pa.array(own_ts), *stored, *beside]
             hashed = [pa.array(own_ts), *fields.values()]
             whole = pa.table(columns, schema=writer.schema)
-            write = partial(writer.write_table, whole, row_group_size=len(places))
-            threads = self._threads if len(places) >= _BESIDE else 1
-            sum_up = partial(content_sums, hashed, places, self._seeds[number])
-            count = partial(self._count_days, number, fields, own_ts)
-            # Two threads that hash take turns with the interpreter's lock, and both twice the processor time.
-            *_, lanes = at_once([(9, write), (2, count), (8, sum_up)], threads)
-            for lane, (sum_, moved) in enumerate(lanes or ()):
+            self._encoding.do(partial(writer.write_table, whole, row_group_size=len(places)))
+            self._count_days(number, fields, own_ts)
+            for lane, (sum_, moved) in enumerate(content_sums(hashed, places, self._seeds[number])):
                 sums[lane] += sum_
                 placed[lane] += moved
         mask = (1 << 64) - 1
@@ -184,6 +177,7 @@ class SegmentWriter:
 
     def close(self) -> SegmentEntry:
         """Finish the files and make them durable. The entry's base is set when the log is put together."""
+        self._encoding.wait()
         files = []
         for number, writer in sorted(self._writers.items()):
             writer.close()
@@ -359,16 +353,11 @@ def write_ordered(
     step = min(BLOCK_EVENTS, max(1, BLOCK_BYTES * len(ts) // max(held, 1)))
     segments = list(ranges(ts if period is None else ts[order], period, SEGMENT_EVENTS))
     check_number(period, segments)
-    # a block is put together while the one before is encoded, and what is encoded is written in a third thread
-    with Beside(threads) as disk, Beside(threads) as behind:
+    # While a block is encoded it is hashed here, and the next one is put together; what is encoded is written in a third thread.
+    with Beside(threads) as disk, Beside(threads) as encoding:
         for number, (first, last) in enumerate(segments):
             writer = SegmentWriter(
-                parent,
-                f"{name}{number:06d}",
-                types,
-                beside,
-                threads,
-                disk if threads > 1 else None,
+                parent, f"{name}{number:06d}", types, beside, encoding, disk if threads > 1 else None
             )
             for lo in range(first, last, step):
                 hi = min(lo + step, last)
@@ -382,14 +371,13 @@ def write_ordered(
                 for n, table in enumerate(tables):
                     kinds = {f.name: f.type for f in types[n].schema}
                     places = rows[of == n] - firsts[n] if len(tables) > 1 else rows
-                    calls = [
-                        (c.nbytes, partial(_taken, take, places, kinds.get(name)))
-                        for c, take, name in zip(table.columns, own[n], table.column_names, strict=True)
+                    taken = [
+                        _taken(take, places, kinds.get(name))
+                        for take, name in zip(own[n], table.column_names, strict=True)
                     ]
-                    block[n] = pa.table(at_once(calls, threads), table.column_names) if calls else table
-                behind.do(partial(writer.write, np.asarray(times(rows)), of, block, fit=False))
+                    block[n] = pa.table(taken, table.column_names) if taken else table
+                writer.write(np.asarray(times(rows)), of, block, fit=False)
                 written(lo)
-            behind.wait()
             written(last)
             yield writer.close()
 
