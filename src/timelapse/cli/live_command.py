@@ -260,6 +260,17 @@ def live(
     null: Annotated[
         list[str] | None, typer.Option(metavar="TEXT", help="The text of a missing value. " + _FIRST)
     ] = None,
+    unique: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="FIELD,FIELD",
+            help="Of rows of a type that have the same values in these fields the first counts. " + _FIRST,
+        ),
+    ] = None,
+    unique_within: Annotated[
+        str,
+        typer.Option(metavar="TIME", help="With --unique: so much later others are known to be the same."),
+    ] = "10m",
     as_json: Json = False,
 ) -> None:
     """Run a program on streams, epoch by epoch; a replay of its journal gives the same outputs.
@@ -286,7 +297,7 @@ def live(
     classes = {e.__name__: e for e in spec_of(made).events}
     given = {
         "ts": ts, "unit": unit, "time_format": time_format, "year": year, "tz": tz, "format": fmt, "sep": sep, "columns": columns,
-        "regex": regex, "null": null,
+        "regex": regex, "null": null, "unique": unique,
     }  # fmt: skip
     named = _named(sources, classes, program)
     layout = layouts(given, mapping or [], list(named), classes, program, header=not no_header)
@@ -304,7 +315,7 @@ def live(
             reprocess_from=None if reprocess_from is None else parse_time("--reprocess-from", reprocess_from),
             filters=[] if filters == ["none"] else filters, early=early, standby=standby, correct_every=correct_every, correct_rows=correct_rows,
             correct_within=None if correct_within == "any" else correct_within,
-            checkpoint=checkpoint, quarantine=quarantine, max_quarantined=max_quarantined, once=once, start_from=None if start_from is None else find_run(start_from), allow_impure=allow_impure, progress=progress,
+            unique_within=unique_within, checkpoint=checkpoint, quarantine=quarantine, max_quarantined=max_quarantined, once=once, start_from=None if start_from is None else find_run(start_from), allow_impure=allow_impure, progress=progress,
         )  # fmt: skip
         server = None
         try:

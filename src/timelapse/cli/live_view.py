@@ -64,7 +64,7 @@ def line_of(found: dict[str, Any]) -> str:
         f"complete up to {found['complete_text'] or '-'}",
     ]  # fmt: skip
     for name, what in (
-        ("waiting_rows", "wait"), ("late", "late"), ("stale", "too late to be corrected"), ("aside", "aside"), ("filtered", "filtered"), ("quarantined", "taken out"),
+        ("waiting_rows", "wait"), ("late", "late"), ("stale", "too late to be corrected"), ("aside", "aside"), ("filtered", "filtered"), ("duplicates", "came before"), ("quarantined", "taken out"),
     ):  # fmt: skip
         if found[name]:
             parts.append(f"{found[name]:,} {what}")
@@ -97,6 +97,7 @@ def print_end(run: Live, line: Any) -> None:
         ("aside", "row put aside: no event, or of an absurd time", "rows put aside: no events, or of absurd times"),
         ("skipped", "row skipped: the log that it goes on from has it", "rows skipped: the log that it goes on from has them"),
         ("filtered", "row put aside by a filter", "rows put aside by filters"),
+        ("duplicates", "row left out: it came before", "rows left out: they came before"),
         ("waiting_rows", "row waits for later ones", "rows wait for later ones"), ("rejected", "event rejected", "events rejected"),
         ("quarantined", "event taken out, at which a handler raised", "events taken out, at which a handler raised"),
     ):  # fmt: skip

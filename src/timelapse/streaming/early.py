@@ -19,7 +19,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from timelapse.errors import StorageError, TimelapseError, UsageError, meant
-from timelapse.ids import INT64_MIN
+from timelapse.ids import INT64_MAX, INT64_MIN
 from timelapse.kernels.base import Abandoned, PassResult, output_schema
 from timelapse.log.types import EventType
 from timelapse.model.events import Record
@@ -105,6 +105,7 @@ class Copies:
             self._parts += on.parts
             on.parts.clear()
         waiting, journal, opened = head.held.all(), on.journal.followed_by({}, 0), on.opened
+        once = head.once.copy()
         gone = set(opened.gone) if isinstance(opened, OpenKernel) else set[int]()
         number, compiled, before = (
             0 if head.last is None else head.last.number,
@@ -119,6 +120,7 @@ class Copies:
                 {n: pa.concat_tables(t).combine_chunks() for n, t in waiting.items()},
                 journal.count,
             )
+            taken, _ = once.parted(taken, INT64_MAX)
             if not taken.rows:
                 return Early(number)
             stand = self._stand()

@@ -38,6 +38,7 @@ from timelapse.streaming.format import Checkpoint, Epoch, LiveRun
 from timelapse.streaming.handover import Origin
 from timelapse.streaming.kernel import OpenKernel
 from timelapse.streaming.marks import Marks
+from timelapse.streaming.once import Once
 from timelapse.streaming.pack import Pack, packed
 from timelapse.streaming.place import RunPlace
 from timelapse.streaming.recovery import Recovery, begun_in
@@ -88,6 +89,8 @@ class Head:
         """Which rows are put aside as they come."""
         self.late = Pending(types)
         """Late rows that a correction will put into their places."""
+        self.once = Once(types, rules.once, rules.within)
+        """Which rows came before."""
         self._open(change)
 
     # --- opening ------------------------------------------------------------------------------------
@@ -110,6 +113,7 @@ class Head:
             if about.held:
                 for earlier in chain.epochs(self._place, about.held_from, number):
                     self.held.recall(earlier, about.complete)
+        self.once.recall(self._place, self.last, self._origin)
         begun = self.run.fingerprint
         if self.last is not None and self.last.last_change:
             begun, self._changed_at = begun_in(chain.read_epoch(self._place, self.last.last_change))
@@ -208,6 +212,7 @@ class Head:
         self.held.recall(pack, about.complete)
         if about.complete is not None:
             self.held.take(about.complete, 0)
+        self.once.follow(pack)
         self.late.follow(pack)
         self.marks.follow(about)
         self.filters = Filters(about.filters, self._types)
@@ -298,12 +303,16 @@ class Head:
         number = 1 if self.last is None else self.last.number + 1
         origin = self._origin
         first_seq = self.end_seq
-        taken = Taken({}, 0, 0) if complete is None else self.held.take(complete, first_seq)
+        taken, again = Taken({}, 0, 0), dict[str, pa.Table]()
+        if complete is not None:
+            taken, again = self.once.parted(self.held.take(complete, first_seq), complete)
+            self.marks.count(again)
         begin = (None if origin is None else origin.begin) if self.last is None else self.last.begin
         begin = taken.first if begin is None and taken.rows else begin
         tables = {name: pa.concat_tables(parts) for name, parts in sections.items()}
         tables = {name: table for name, table in tables.items() if table.num_rows}
         self.held.came(number, tables, complete)
+        tables |= {f"duplicate/{name}": table for name, table in again.items()}
         sums = self.on.sums
         if begin is not None and complete is not None:
             emitted = self._process(taken, first_seq, complete)

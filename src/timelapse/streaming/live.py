@@ -44,12 +44,14 @@ from timelapse.streaming.head import Head
 from timelapse.streaming.health import Health
 from timelapse.streaming.lease import EVERY
 from timelapse.streaming.loop import Loop, Timing
+from timelapse.streaming.once import unique_fields
 from timelapse.streaming.opening import (
     begin_run,
     check_change,
     check_options,
     check_sources,
     event_classes,
+    layouts_of,
     newest_epoch,
     numbered,
     refuse_impure,
@@ -77,7 +79,7 @@ def live(
     program: Program | type[Program], streams: Mapping[Any, Any], out: str | Path, *, lateness: Span = 0,
     trigger: Span = "500ms", trigger_rows: int | None = None, idle: Span | None = "10s", late: Late = "side", ahead: Span | None = "1h",
     not_before: Moment | None = None, checkpoint: Span = "30s", quarantine: bool = False, max_quarantined: int = 1000,
-    once: bool = False, correct_every: Span = "10s", correct_rows: int | None = None, correct_within: Span | None = "1d", start_from: Run | str | Path | None = None, sinks: Sequence[Sink] = (), standby: Span | None = None,
+    once: bool = False, correct_every: Span = "10s", correct_rows: int | None = None, correct_within: Span | None = "1d", unique_within: Span = "10m", start_from: Run | str | Path | None = None, sinks: Sequence[Sink] = (), standby: Span | None = None,
     evolve: bool | Migration = False, reprocess_from: Moment | None = None, promote: str | None = None, rebuild: bool = False, slice_rows: int | None = None, engine: Engine = "auto", filters: Sequence[str] | None = None, early: Span | None = None, allow_impure: bool = False, progress: Progress | None = None,
 ) -> Live:  # fmt: skip
     """Run a program on streams. Returns when it has begun; it goes on in the background until it is stopped.
@@ -92,7 +94,8 @@ def live(
     counted with its place ("drop"), or put into its place after all ("correct"): the journal gets a new version, and what that changes is published as
     retractions and additions (`Live.feed`). That is done `correct_every`, or once there are `correct_rows` of them; rows that are `correct_within` or more behind
     their partition's mark are put aside (None: none is). Rows further than `ahead` ahead of now, or before `not_before`, are put aside before they
-    count. A partition without rows for `idle` no longer holds the others back (None: it does). An epoch is committed every `trigger` at most; with `trigger_rows`
+    count. Of rows that have the same values in the fields that their source says (`unique` of tl.Source) one counts, the first in the order of the journal, if the others are
+    no more than `unique_within` later. A partition without rows for `idle` no longer holds the others back (None: it does). An epoch is committed every `trigger` at most; with `trigger_rows`
     once there are so many rows, and `trigger` after it began in any case. A checkpoint is written every `checkpoint`. Lengths of time are "500ms", "5s", "1h", or seconds.
 
     With `quarantine` an event at which a handler raises is taken out, and the run goes on; at most `max_quarantined` of an epoch. `once`: what
@@ -130,6 +133,8 @@ def live(
     if since is not None:
         refuse_sinks(sinks, "reprocess_from= (--reprocess-from) brings", "leave the sink out for good")
     refuse_impure(given, allowed=allow_impure)
+    types = event_classes(given, streams)
+    declared = event_types(types)
     rules = Rules(
         micros_of(lateness, "lateness= (--lateness)"), late,
         Limits(
@@ -138,6 +143,8 @@ def live(
         ),
         max_quarantined if quarantine else None,
         None if correct_within is None else micros_of(correct_within, "correct_within= (--correct-within)"),
+        unique_fields(((kind, layouts_of(streams, cls)) for kind, cls in zip(declared, types, strict=True)), late=late),
+        micros_of(unique_within, "unique_within= (--unique-within)"),
     )  # fmt: skip
     timing = Timing(
         micros_of(trigger, "trigger= (--trigger)") / 1e6,
@@ -154,8 +161,6 @@ def live(
             hint="give 1s or more",
             code="TL810",
         )
-    types = event_classes(given, streams)
-    declared = event_types(types)
     wanted = None if filters is None else [read_filter(text, declared) for text in filters]
     place = live_place(out)
     origin = None if start_from is None else Origin(Run.of(start_from), given)

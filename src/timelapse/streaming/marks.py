@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 import msgspec
+import numpy as np
+import pyarrow as pa
 
+from timelapse.streaming.arrivals import PLACE
 from timelapse.streaming.format import Epoch
 from timelapse.streaming.streams import Partition, StreamEntry, completeness
 
@@ -48,6 +51,15 @@ class Marks:
     def shown(self, partition: Partition) -> str:
         """A partition for people."""
         return f"{self.entry(partition.stream).text} {partition.name}".strip()
+
+    def count(self, duplicates: Mapping[str, pa.Table]) -> None:
+        """Count rows that came before, by the partitions that they are of."""
+        for table in duplicates.values():
+            stream, number = (np.asarray(table.column(name)) for name in PLACE[:2])
+            for partition in self.partitions.values():
+                partition.duplicates += int(
+                    ((stream == partition.stream) & (number == partition.number)).sum()
+                )
 
     def places(self) -> list[tuple[int, str]]:
         """How far partitions were read."""

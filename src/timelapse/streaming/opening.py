@@ -15,6 +15,7 @@ from timelapse import __version__
 from timelapse.analysis import analyse
 from timelapse.analysis.result import Severity
 from timelapse.errors import ImpureProgram, Place, RunError, UsageError
+from timelapse.ingest.source import Source
 from timelapse.log.types import EventType, event_types, heard
 from timelapse.model.events import Event
 from timelapse.model.fingerprint import fingerprint
@@ -29,6 +30,7 @@ from timelapse.streaming.place import LivePlace
 from timelapse.streaming.programs import keep_program
 from timelapse.streaming.sinks.base import Sink, can_retract
 from timelapse.streaming.sources.base import LiveSource, answering
+from timelapse.streaming.sources.choose import layout_of
 from timelapse.streaming.sources.choose import source_of as live_source
 from timelapse.streaming.sources.push import Push
 from timelapse.streaming.streams import StreamEntry
@@ -158,6 +160,13 @@ def sources_of(
             source.use(place, trigger)
             found.append((cls.__name__, name, source))
     return found
+
+
+def layouts_of(streams: Mapping[Any, Any], cls: type[Event]) -> list[Source]:
+    """How the sources of an event type are read, as far as that is said."""
+    given = streams[cls]
+    named = given.values() if isinstance(given, Mapping) else [given]
+    return [layout for one in named if (layout := layout_of(one)) is not None]
 
 
 def check_sources(

@@ -163,11 +163,11 @@ class Reading:
         return joined(found) if found else None
 
     def aside(self) -> dict[str, pa.Table]:
-        """Rows that were put aside: `bad`, and by event type those of an absurd time and those that a filter fits."""
+        """Rows that were put aside: `bad`, and by event type those of an absurd time, those that a filter fits, and those that came before."""
         found: dict[str, list[pa.Table]] = {}
         for pack in self.epochs():
             for name in pack.sections:
-                if name == "bad" or name.startswith(("absurd/", "filtered/")):
+                if name == "bad" or name.startswith(("absurd/", "filtered/", "duplicate/")):
                     found.setdefault(name, []).append(pack.table(name))
         return {name: joined(tables) for name, tables in found.items()}
 

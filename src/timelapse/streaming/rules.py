@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 
 from timelapse.streaming.streams import Limits
 
+Fields = Mapping[str, Sequence[str]]
+"""By event type the fields of which no two rows have the same values."""
 ANY_TIME = Limits(None, None)
 
 
@@ -14,7 +17,8 @@ class Rules:
     """What a head is told by its user. Times in microseconds.
 
     `late`: "drop" keeps the places of late rows, "side" the rows, "correct" puts them into their places in the journal, but for those that are
-    `horizon` or more behind their partition's mark. `quarantine`: so many failing events of an epoch are taken out.
+    `horizon` or more behind their partition's mark. `quarantine`: so many failing events of an epoch are taken out. `once`: of rows that have the same values in these
+    fields the first is in the journal, if they lie `within` of it (once.py).
     """
 
     lateness: int = 0
@@ -22,3 +26,5 @@ class Rules:
     limits: Limits = ANY_TIME
     quarantine: int | None = None
     horizon: int | None = None
+    once: Fields = field(default_factory=dict)
+    within: int = 0

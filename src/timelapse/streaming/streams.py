@@ -61,6 +61,8 @@ class Partition(msgspec.Struct):
     """Late rows that were older than the horizon of corrections."""
     filtered: int = 0
     """Rows that a filter kept from the run (filters.py)."""
+    duplicates: int = 0
+    """Rows that came before (once.py)."""
 
     def mark(self, lateness: int) -> int:
         """Up to here no more rows come that are not late."""

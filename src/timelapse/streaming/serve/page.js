@@ -57,7 +57,7 @@ function show(s) {
     [s.state === "following" ? "ms until read here (p50 / p99)" : "ms to commit (p50 / p99)", p99 === undefined ? "–" : number(1000 * s.commit_seconds.p50) + " / " + number(1000 * p99)],
     ["seconds behind the clock", number(s.behind_seconds, 1)], ["rows that wait", number(s.waiting_rows)], ["late rows", number(s.late)],
     ...(s.stale ? [["of these too far back for a correction", number(s.stale)]] : []),
-    ["put aside", number(s.aside)], ["put aside by filters", number(s.filtered)], ["rejected", number(s.rejected)], ["taken out", number(s.quarantined)],
+    ["put aside", number(s.aside)], ["put aside by filters", number(s.filtered)], ["came before", number(s.duplicates)], ["rejected", number(s.rejected)], ["taken out", number(s.quarantined)],
     ["handlers run as", s.compiled ? "machine code" : "Python"],
     ...(s.early ? [["early results confirmed / retracted", number(s.early.confirmed) + " / " + number(s.early.retracted)]] : []),
     ...Object.entries(s.sliced_epochs).map(([where, epochs]) => [`epochs in time slices, ${where}`, number(epochs)]), ["digest", (s.digest || "–").slice(0, 12)],

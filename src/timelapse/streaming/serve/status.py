@@ -50,14 +50,14 @@ def status(run: Live) -> dict[str, Any]:
             "behind_seconds": None if last.complete is None else now - last.complete / 1e6,
             "late": sum(p.late for p in last.partitions), "aside": sum(p.aside for p in last.partitions), "skipped": sum(p.skipped for p in last.partitions),
             "late_policy": last.late_rows, "stale": sum(p.stale for p in last.partitions),
-            "filtered": sum(p.filtered for p in last.partitions), "filters": [f.text for f in last.filters],
+            "filtered": sum(p.filtered for p in last.partitions), "duplicates": sum(p.duplicates for p in last.partitions), "filters": [f.text for f in last.filters],
             "rejected": last.rejected.rows, "quarantined": last.quarantined,
             "records": {name: row.rows for name, row in sorted(last.outputs.items())},
             "partitions": [
                 {
                     "stream": names[p.stream].text, "source": names[p.stream].source, "partition": p.name, "position": p.position,
                     "greatest": None if p.greatest is None else time_text(p.greatest), "idle": p.idle, "rows": p.rows, "late": p.late,
-                    "stale": p.stale, "aside": p.aside, "filtered": p.filtered,
+                    "stale": p.stale, "aside": p.aside, "filtered": p.filtered, "duplicates": p.duplicates,
                 }
                 for p in last.partitions
             ],
@@ -140,6 +140,7 @@ def metrics(run: Live) -> str:
         ("stale", "Late rows that lie too far back for a correction"),
         ("aside", "Rows put aside"),
         ("filtered", "Rows put aside by filters"),
+        ("duplicates", "Rows that came before"),
     ):
         put(
             f"partition_{name}_total", "counter", f"{what}, by stream and partition.",

@@ -26,8 +26,8 @@ def source_of(given: Any, cls: type[Event], *, once: bool) -> LiveSource:
     """The source for what a user gives as one. Raises UsageError."""
     if isinstance(given, str) and (named := named_source(given, Source(""))) is not None:
         given = named
-    if isinstance(given, Kafka | PostgresTable | DeltaTable | Source):
-        check_streamed(given if isinstance(given, Source) else given.layout)
+    if (layout := layout_of(given)) is not None:
+        check_streamed(layout)
     if isinstance(given, Kafka):
         return KafkaSource(given, once=once)
     if isinstance(given, PostgresTable):
@@ -55,6 +55,13 @@ def source_of(given: Any, cls: type[Event], *, once: bool) -> LiveSource:
     )  # fmt: skip
 
 
+def layout_of(given: Any) -> Source | None:
+    """How the rows of what a user gives as a source are read; None where that is not said."""
+    if isinstance(given, Source):
+        return given
+    return given.layout if isinstance(given, Kafka | PostgresTable | DeltaTable | Push) else None
+
+
 def named_source(text: str, layout: Source) -> Kafka | PostgresTable | DeltaTable | None:
     """The source that an address names, read as `layout` says; None for a path. Raises UsageError."""
     if text.startswith("kafka://"):
@@ -67,19 +74,12 @@ def named_source(text: str, layout: Source) -> Kafka | PostgresTable | DeltaTabl
 def check_streamed(layout: Source) -> None:
     """Raise UsageError for what a log's sources may ask for and a stream's may not."""
     columns = [c for said in layout.fields.values() for c in ([said] if isinstance(said, str) else said)]
-    for asked, what in (
-        (bool(layout.unique), "duplicates are not looked for in a stream: unique (--unique) is of logs"),
-        (
-            any(MANY in c for c in columns),
+    if any(MANY in c for c in columns):
+        raise UsageError(
             "a row of a stream is one event: lists of objects are not taken apart",
-        ),
-    ):
-        if asked:
-            raise UsageError(
-                what,
-                hint="do it before the stream, or in a handler; push sources have Idempotency-Key",
-                code="TL810",
-            )
+            hint="do it before the stream, or in a handler",
+            code="TL810",
+        )
 
 
 def _files(source: Source, *, once: bool) -> LiveSource:

@@ -85,7 +85,7 @@ class Push(LiveSource):
     """
 
     def __init__(self, layout: Source | None = None) -> None:
-        """`layout`: how JSON rows are read (`ts`, `unit`, `fields` of tl.Source)."""
+        """`layout`: how JSON rows are read (`ts`, `unit`, `fields` of tl.Source), and `unique`."""
         self._layout = Source("") if layout is None else layout
         self._queue: queue.Queue[_Sent | None] = queue.Queue(10_000)
         self._ready = threading.Event()
@@ -101,6 +101,11 @@ class Push(LiveSource):
         """Segments that were just written, and need not be read again: the number of the first row, and all."""
 
     text = "rows that are sent"
+
+    @property
+    def layout(self) -> Source:
+        """How JSON rows are read, and which rows count once."""
+        return self._layout
 
     # --- senders ------------------------------------------------------------------------------------
 
