@@ -84,7 +84,11 @@ def main() -> None:
 
 def _measured(command: list[str], source: str | None) -> tuple[float, float]:
     """Seconds, and processor seconds of the process and its descendants."""
-    env = {**os.environ, **({} if source is None else {"PYTHONPATH": str(Path(source).resolve())})}
+    env = {
+        **os.environ,
+        "PYTHONDONTWRITEBYTECODE": "",
+        **({} if source is None else {"PYTHONPATH": str(Path(source).resolve())}),
+    }
     began = time.perf_counter()
     child = subprocess.Popen(command, env=env, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
     used: dict[int, float] = {}

@@ -106,7 +106,7 @@ class Process:
         self._child = subprocess.Popen(
             [self.python, str(Path(__file__).with_name("worker.py"))],
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self._log, text=True, encoding="utf-8",
-            env={**os.environ, "PYTHONPATH": python_path(), **self.env}, start_new_session=True,
+            env={**os.environ, "PYTHONPATH": python_path(), "PYTHONDONTWRITEBYTECODE": "", **self.env}, start_new_session=True,
         )  # fmt: skip
         self._send({"cores": self.cores})
         return self

@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from statistics import median
 
 from benchmarks import candidates as who
 from benchmarks.candidates import Candidate
@@ -96,6 +97,13 @@ def _rivals(settings: Settings, *, text: bool) -> Report:
         report.values["tasks on Spark, seconds more than in process"] = spark.median - local.median
         report.notes.append(
             f"tasks on Spark took {spark.median - local.median:+.2f} s of what they take in process, by turns; cold includes starting the session"
+        )
+    pauses = [] if spark is None else (spark.details or {}).get("seconds after a pause") or []
+    if pauses:
+        report.values["tasks on Spark, seconds after a pause"] = median(pauses)
+        report.notes.append(
+            f"tasks on Spark after half a minute or more without any: {median(pauses):.2f} s, as Spark ends workers that are idle for a minute; "
+            "not part of the warm times"
         )
     for one in found:
         opponent = base.get(one.events)

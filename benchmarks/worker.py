@@ -43,6 +43,9 @@ def _obey(order: dict[str, Any], made: dict[str, Callable[[float], Any]], cores:
         made[name] = _load(Path(order["file"]))(Path(order["place"]), cores=cores, **order["options"])
         return {"ready": True}
     run = made[name]
+    ready = getattr(run, "ready", None)
+    if ready is not None:
+        ready(order["ratio"])
     seconds, found = _timed(run, order["ratio"])
     import numpy as np
 
