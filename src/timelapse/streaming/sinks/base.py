@@ -53,10 +53,6 @@ class Sink(Protocol):
     def text(self) -> str:
         """Where outputs go, for people."""
 
-    def check(self, records: Sequence[str]) -> None:
-        """Before a new run is begun, which may put out such records: raise as `open` and `put` do where they cannot be put there at all. Nothing is made."""
-        return
-
     def open(self, run: str) -> None:
         """Connect. Raises SinkError where it cannot be used, OSError where it does not answer: it is asked again."""
 
@@ -87,7 +83,11 @@ def check_folder(folder: Path) -> None:
 
 
 def check_sinks(sinks: Sequence[Sink], records: Sequence[str]) -> None:
-    """Before a new run is begun. Raises SinkError for a sink that cannot be used, or does not answer."""
+    """Before a new run is begun. Raises SinkError for a sink that cannot be used, or does not answer.
+
+    A sink may have a method `check(records)`. It is given the names of the records that the run may put out, raises as `open` and `put` do
+    where they cannot be put there at all, and makes nothing.
+    """
     for sink in sinks:
         check = getattr(sink, "check", None)  # those of users may have none
         if check is None:
