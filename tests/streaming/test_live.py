@@ -35,6 +35,7 @@ from timelapse.model.versions import load_named
 from timelapse.progress import Silent
 from timelapse.run import run_serial
 from timelapse.streaming import loop, saving
+from timelapse.streaming.chain import Overtaken
 from timelapse.streaming.checkpoints import compact, newest_whole
 from timelapse.streaming.format import Epoch
 from timelapse.streaming.head import Head
@@ -43,6 +44,7 @@ from timelapse.streaming.place import LocalPlace
 from timelapse.streaming.reading import Reading
 from timelapse.streaming.running import Saving
 from timelapse.streaming.sources import follow, sent_ids
+from timelapse.streaming.sources import push as push_source
 
 
 class Hit(tl.Event):
@@ -221,6 +223,35 @@ def test_rows_that_are_sent(tmp_path: Path) -> None:
     assert run.parity().same
     with pytest.raises(SourceError):
         push.send(hits(1))
+
+
+def test_rows_that_another_process_was_sent(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two run the same live run for a moment: both answer senders, and who goes on has all rows. It took no more of its own, and went on
+    as if nothing had happened; and the other's rows were found when it was begun again."""
+    monkeypatch.setattr(push_source, "LOOK", 0.02)
+    sent = hits(60)
+    first, second = tl.Push(), tl.Push()
+    run = tl.live(Plain, {Hit: first}, tmp_path / "out", **FAST)
+    first.send(sent[:10], id="a")
+    run.until(lambda e: e.end_seq >= 9)
+    rival = tl.live(Plain, {Hit: second}, tmp_path / "out", **FAST)
+    rival.until(lambda e: e.end_seq >= 9)
+    assert second.send(sent[:10], id="a") == 0
+    rival.pause()  # it has not heard of the other one
+    while rival.health.state != "paused":
+        time.sleep(0.01)
+    assert second.send(sent[10:20], id="b") == 10
+    run.until(lambda e: e.end_seq >= 19, LONG)
+    assert first.send(sent[20:30]) == 10
+    assert second.send(sent[30:40]) == 10
+    assert first.send(sent[10:20], id="b") == 0
+    assert first.send(sent[40:]) == 20
+    rival.resume()
+    with pytest.raises(Overtaken):
+        rival.wait(LONG)
+    first.close()
+    run.wait(LONG)
+    assert run.digest == run_serial(Plain, sent).digest
 
 
 def test_ids_outlast_restarts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

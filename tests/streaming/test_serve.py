@@ -232,6 +232,7 @@ def test_arrow_json_and_what_is_no_event(served: tuple[Live, Client]) -> None:
     assert client.ask("/push/Named", b"x", right="push", Content_Encoding="gzip")[0] == 415
     assert client.ask("/push/Nobody", b"{}", right="push")[0] == 404
     for path in (
+        "/api/state/n?key=" + 3000 * "[",
         "/api/state/n?key=ann",
         '/api/state/n?key=["a"',
         "/api/state/pairs?key=3",

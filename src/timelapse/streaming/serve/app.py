@@ -174,7 +174,7 @@ class _App:
         if asked is not None:
             try:
                 given = json.loads(asked)
-            except json.JSONDecodeError:
+            except (json.JSONDecodeError, RecursionError):
                 raise ValueError("the key is no JSON: a text has quotes, a tuple is a list") from None
             keys: list[Any] = []
 

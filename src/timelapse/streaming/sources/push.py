@@ -21,14 +21,14 @@ import numpy as np
 import pyarrow as pa
 
 from timelapse.display import many
-from timelapse.errors import Place, SourceError, StorageError, UsageError
+from timelapse.errors import SourceError, StorageError, UsageError
 from timelapse.ingest.lines import Lines
 from timelapse.ingest.parse import parse_lines
 from timelapse.ingest.source import Source
 from timelapse.log.segment import table_of
 from timelapse.log.types import EventType
 from timelapse.model.events import Event
-from timelapse.store.waiting import while_not
+from timelapse.store.waiting import AWAY, while_not
 from timelapse.streaming.pack import Pack, header, packed
 from timelapse.streaming.place import LivePlace
 from timelapse.streaming.rows import Batch
@@ -39,6 +39,8 @@ from timelapse.tables.rowhash import hash_sum
 
 ONE = "push"
 SEGMENTS = "push"
+LOOK = 5.0
+"""Seconds after which it is looked whether another process has written a segment: one that has run the live run before, and does not know yet that it does not any more."""
 MOST_ROWS = 100_000
 """Rows of one segment, about."""
 _REMEDY = "restore it from a copy"
@@ -65,7 +67,11 @@ class _Segment(msgspec.Struct, frozen=True):
 
 
 class _Landed(Exception):
-    """A segment is there whose sender was told that it is not known."""
+    """A segment is there already: of another process, or one whose sender was told that it is not known."""
+
+
+class _Look:
+    """Asks for segments of other processes."""
 
 
 @dataclass
@@ -87,7 +93,8 @@ class Push(LiveSource):
     def __init__(self, layout: Source | None = None) -> None:
         """`layout`: how JSON rows are read (`ts`, `unit`, `fields` of tl.Source), and `unique`."""
         self._layout = Source("") if layout is None else layout
-        self._queue: queue.Queue[_Sent | None] = queue.Queue(10_000)
+        self._queue: queue.Queue[_Sent | _Look | None] = queue.Queue(10_000)
+        self._looked = 0.0
         self._ready = threading.Event()
         self._closed, self._over, self._hurry = (threading.Event() for _ in range(3))
         self._failure: BaseException | None = None
@@ -149,7 +156,7 @@ class Push(LiveSource):
         """Tell senders whose rows nobody writes any more."""
         with suppress(queue.Empty):
             while True:
-                if (sent := self._queue.get_nowait()) is not None:
+                if isinstance(sent := self._queue.get_nowait(), _Sent):
                     sent.done.set_exception(_closed())
 
     def _table(self, rows: Iterable[Event]) -> pa.Table:
@@ -216,6 +223,9 @@ class Push(LiveSource):
             first = self._queue.get()
             if first is None:
                 return
+            if isinstance(first, _Look):
+                self._look()
+                continue
             group, rows, last = [first], first.table.num_rows, False
             while rows < MOST_ROWS:
                 try:
@@ -225,6 +235,8 @@ class Push(LiveSource):
                 if more is None:
                     last = True
                     break
+                if isinstance(more, _Look):
+                    continue
                 group.append(more)
                 rows += more.table.num_rows
             self._write(group)
@@ -293,18 +305,27 @@ class Push(LiveSource):
                 there = None
             if there is None:
                 raise
-            pack = None if there == data else Pack(name, there, _Segment, _REMEDY)
-            if (
-                pack is not None and pack.about.writer == self._writer
-            ):  # one of those before, whose senders were told that it is not known
-                self._take(pack.table("rows"), pack.about)
+            if there != data:
+                self._take_from(there)
                 raise _Landed from None
-            if pack is not None:
-                raise SourceError(
-                    "another process writes to this stream", place=Place(name), code="TL941",
-                    hint="one process runs a live run at a time",
-                ) from None  # fmt: skip
         self._take(table, about)
+
+    def _look(self) -> None:
+        """Take the segments that others have written. One that cannot be read now is looked for again."""
+        try:
+            while True:
+                self._take_from(self._place.read(self._name(self._next_write)))
+                self._wake()
+        except FileNotFoundError:
+            return
+        except (OSError, StorageError) as error:
+            if isinstance(error, StorageError) and error.code != AWAY:
+                self._failure = error
+
+    def _take_from(self, data: bytes) -> None:
+        """The segment of the next number is there, and these are its bytes. Raises StorageError (TL931)."""
+        pack = Pack(self._name(self._next_write), data, _Segment, _REMEDY)
+        self._take(pack.table("rows"), pack.about)
 
     def _take(self, table: pa.Table, about: _Segment) -> None:
         """The segment of the next number is there."""
@@ -363,6 +384,7 @@ class Push(LiveSource):
     def poll(self, most: int) -> list[Batch]:
         found: list[Batch] = []
         rows = 0
+        self._ask_to_look()
         while rows < most:
             with self._lock:
                 if self._next_read >= self._next_write:
@@ -387,7 +409,16 @@ class Push(LiveSource):
                 )
             )
             rows += table.num_rows
+        if self._failure is not None and not found:  # else the run would go on, and take no more rows
+            raise self._failure
         return found
+
+    def _ask_to_look(self) -> None:
+        now = time.monotonic()
+        if now - self._looked >= LOOK:
+            self._looked = now
+            with suppress(queue.Full):
+                self._queue.put_nowait(_Look())
 
     def at_end(self, partition: str) -> bool:
         with self._lock:
