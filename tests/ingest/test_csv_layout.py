@@ -177,7 +177,7 @@ def test_a_cell_over_two_lines_is_told_as_such_with_a_remedy(tmp_path: Path) -> 
     with pytest.raises(IngestError) as raised:
         Log.write(tmp_path / "log", {Txn: path})
     assert "a quoted cell does not end on its line: one line is one record" in raised.value.message
-    assert "cells with line breaks need another format" in str(raised.value.hint)
+    assert "multiline= (--multiline) reads cells with line breaks" in str(raised.value.hint)
     log = Log.write(tmp_path / "log", {Txn: path}, max_bad=1)
     assert [e.a for e in log.events(Txn)] == [2]
 

@@ -180,9 +180,11 @@ def test_a_file_with_a_header_only_and_one_with_line_breaks_say_so(tmp_path: Pat
     )
     done = cli("init", tmp_path / "broken.csv", "--out", tmp_path / "two")
     assert done.code == 0
-    assert "cells with line breaks" in done.out
     assert "no column that looks like a time" not in done.out
     text = (tmp_path / "two" / "log.toml").read_text()
     assert "9 of the records looked at have cells with line breaks" in text
     assert 'ts = "at"' in text
+    assert "multiline = true" in text
     assert "id: int" in (tmp_path / "two" / "events.py").read_text()
+    assert cli("ingest", tmp_path / "two" / "log.toml").code == 0
+    assert [e.note for e in Log.open(tmp_path / "two" / "log").events()] == ["a\nb, c\n"] * 9

@@ -110,6 +110,9 @@ def ingest(
     no_header: Annotated[
         bool, typer.Option("--no-header", help="CSV files have no header; needs --columns.")
     ] = False,
+    multiline: Annotated[
+        bool, typer.Option("--multiline", help="Quoted cells of CSV may go on over several lines.")
+    ] = False,
     columns: Annotated[
         list[str] | None,
         typer.Option(metavar="A,B,C", help="Names of the columns of CSV files. " + _TypeFirst),
@@ -243,7 +246,7 @@ def ingest(
     if events.endswith(".toml"):
         layout = {
             "ts": ts, "unit": unit, "time-format": time_format, "year": year, "tz": tz, "format": fmt, "sep": sep, "quote": quote,
-            "no-header": no_header, "segment": segment, "columns": columns, "map": mapping, "regex": regex, "null": null, "min-ts": min_ts, "max-ts": max_ts,
+            "no-header": no_header, "multiline": multiline, "segment": segment, "columns": columns, "map": mapping, "regex": regex, "null": null, "min-ts": min_ts, "max-ts": max_ts,
             "unmatched": unmatched != "skip", "arrival": arrival, "order": order, "unique": unique, "max-bad-day": max_bad_day,
         }  # fmt: skip
         _of_definition(events, out, sources, layout, share, late=late, append=append, overwrite=overwrite, master=master, as_json=as_json, span=span, types=types)  # fmt: skip
@@ -273,13 +276,21 @@ def ingest(
     options = options_of(given, list(paths))
     fields = mapping_of(mapping or [], paths, classes)
     for own in options.values():
-        if no_header or {"sep", "quote", "columns"} & set(own):  # only CSV has these
+        if no_header or multiline or {"sep", "quote", "columns"} & set(own):  # only CSV has these
             if "regex" not in own:
                 own.setdefault("format", "csv")
     made: dict[type[Event], Source] = {}
     for name, files in paths.items():
         made[classes[name]] = source_of(
-            files, {**options[name], **span, "header": not no_header, "unmatched": unmatched}, fields[name]
+            files,
+            {
+                **options[name],
+                **span,
+                "header": not no_header,
+                "multiline": multiline,
+                "unmatched": unmatched,
+            },
+            fields[name],
         )
     every = {cls: [one] for cls, one in made.items()}
     if append and not again and not overwrite:

@@ -84,11 +84,6 @@ def init(
         for f in found
         if f.ts is None
     ]
-    todo += [
-        f"{f.type} has cells with line breaks: export it as JSON lines or Parquet, or without the breaks"
-        for f in found
-        if f.broken
-    ]
     if as_json:
         print_json({
             "events": str(events), "definition": str(definition), "todo": todo,
@@ -191,6 +186,8 @@ def _source(one: Looked, folder: Path) -> Iterator[str]:
     if one.format == "csv":
         if one.sep != ",":
             yield f"sep = {_text(one.sep)}  # guessed"
+        if one.broken:
+            yield "multiline = true"
         if not one.header:
             yield "header = false  # guessed: the first line looks like values"
             yield f"columns = [{', '.join(_text(c.name) for c in one.columns)}]"

@@ -18,6 +18,7 @@ from timelapse.ingest import lines as text_lines
 from timelapse.ingest.convert import convert
 from timelapse.ingest.files import SourceFile
 from timelapse.ingest.plan import COMPUTED, Plan
+from timelapse.ingest.records import texts_of
 from timelapse.ingest.source import Source
 from timelapse.ingest.texts import cells_of
 from timelapse.ingest.times import A_NUMBER
@@ -42,7 +43,8 @@ def with_columns(plan: Plan, source: Source, files: Sequence[SourceFile]) -> lis
     known: dict[str, tuple[str, ...]] = {}
     found: list[SourceFile] = []
     for file in files:
-        lines = [line.decode("utf-8", "replace") for line in text_lines.first_lines(file, _SAMPLE + 1)]
+        looked = text_lines.first_lines(file, _SAMPLE + 1)
+        lines = [line.decode("utf-8", "replace") for line in texts_of(looked, plan)]
         first = lines[0] if lines else ""
         rows = [line for line in (lines[1:] if source.header else lines) if line]
         names = given

@@ -371,7 +371,7 @@ def _check_value(path: Path, where: str, key: str, value: Any) -> None:
         what = "a table of numbers of characters by field: { ip = 7 }"
     elif key in ("max_bad", "max_bad_day"):
         fits, what = type(value) in (int, float), "a share from 0 to 1"
-    elif key == "header":
+    elif key in ("header", "multiline"):
         fits, what = isinstance(value, bool), "true or false"
     elif key == "year":
         fits, what = type(value) is int, "a year"

@@ -12,7 +12,7 @@ from itertools import islice
 
 import pyarrow as pa
 
-from timelapse.ingest import lines as text_lines
+from timelapse.ingest import records
 from timelapse.ingest.batches import Batch
 from timelapse.ingest.doubts import refuse_without_zone
 from timelapse.ingest.files import SourceFile
@@ -47,7 +47,7 @@ def memory_of(one: Prepared) -> int:
         return one.rows * taken // max(rows, 1)
     text = taken = 0
     for task in sampled:
-        for lines in islice(text_lines.read_lines(task.pieces[0], _SAMPLE_BYTES), 1):
+        for lines in islice(records.read(task.pieces[0], one.plan, _SAMPLE_BYTES), 1):
             text += len(lines.data) + 1
             file = task.pieces[0].file
             batch = parse_lines(one.plan.within(file.partition, file.columns), lines)

@@ -34,11 +34,14 @@ class Piece:
 
 
 class Lines(NamedTuple):
-    """Whole lines, without the last line end, the number of the first (from 1), and how many there are, where that is known."""
+    """Whole lines, without the last line end, the number of the first (from 1), and how many there are, where that is known.
+
+    `starts`: of CSV with records of several lines, the places of their first lines."""
 
     first: int
     data: bytes
     known: int | None = None
+    starts: list[int] | None = None
 
 
 def pieces(file: SourceFile, number: int, size: int = PIECE_BYTES) -> list[Piece]:

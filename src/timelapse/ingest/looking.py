@@ -184,8 +184,7 @@ def look(data: str | Sequence[str], type_: str | None = None) -> Looked:
         )
     if found.broken:
         found.notes.append(
-            f"{found.broken:,} of the records looked at have cells with line breaks: bad rows, since one line is one record. "
-            "Export them as JSON lines or Parquet, or without the breaks"
+            f"{found.broken:,} of the records looked at have cells with line breaks: multiline reads them"
         )
     return found
 

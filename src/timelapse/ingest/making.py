@@ -261,7 +261,7 @@ def _too_many(
 
 def _remedy(shown: Sequence[BadRow], option: str) -> str:
     """What to do about bad rows; `option` allows more of them."""
-    cells = "cells with line breaks need another format, JSON lines or Parquet, or their breaks taken out; "
+    cells = "multiline= (--multiline) reads cells with line breaks; "
     found = ""
     if any(bad.reason == OPEN_CELL for bad in shown):
         found += cells

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import csv
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
+from itertools import islice
 from typing import Any
 
 import msgspec
@@ -14,6 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.csv as pacsv
 
+from timelapse.ingest import records
 from timelapse.ingest.amounts import Unfit
 from timelapse.ingest.batches import Bad, Batch, as_text, no_rows, of_columns, of_objects, show
 from timelapse.ingest.convert import (
@@ -28,6 +30,7 @@ from timelapse.log.quarantine import NOT_KEPT
 from timelapse.tables.rowhash import one_array, whole_array
 
 NOT_UTF8 = "is not UTF-8"
+NO_END = "a quoted cell does not end"
 OPEN_CELL = "a quoted cell does not end on its line: one line is one record"
 
 # --- lines ----------------------------------------------------------------------------------------------
@@ -36,6 +39,9 @@ OPEN_CELL = "a quoted cell does not end on its line: one line is one record"
 def parse_lines(plan: Plan, lines: Lines) -> Batch:
     """A block of lines as events. Empty lines are no rows; they are counted as skipped."""
     data = lines.data
+    if lines.starts is not None:
+        at_header = plan.header and lines.first == 1
+        return _parse_rows(plan, islice(records.split(lines), at_header, None))
     if b"\r" in data:
         data = data.replace(b"\r\n", b"\n").removesuffix(b"\r")
     first, count = lines.first, lines.known
@@ -49,13 +55,18 @@ def parse_lines(plan: Plan, lines: Lines) -> Batch:
         if quick is not None:
             rows = first + np.arange(len(next(iter(quick.values()))))
             return of_columns(plan, quick, rows, lambda place: show(data.split(b"\n")[place]), texts=True)
+    return _parse_rows(plan, enumerate(data.split(b"\n"), first))
+
+
+def _parse_rows(plan: Plan, lines: Iterable[tuple[int, bytes]]) -> Batch:
+    """Rows with their numbers as events, one by one."""
     bad: list[Bad] = []
     numbers: list[int] = []
     raws: list[bytes] = []
     skipped = filtered = 0
     read = (_READERS if plan.applied is None else _WHOLE)[plan.format or "text"](plan)
     rows_read: list[Any] = []
-    for number, raw in enumerate(data.split(b"\n"), first):
+    for number, raw in lines:
         if not raw:
             skipped += 1
             continue
@@ -236,7 +247,8 @@ def _csv_reader(plan: Plan) -> Callable[[bytes], list[str]]:
         try:
             cells = cells_of(raw.decode(), sep, quote)
         except csv.Error as error:
-            raise Unfit(OPEN_CELL if str(error) == "unexpected end of data" else str(error)) from None
+            open_ = NO_END if plan.multiline else OPEN_CELL
+            raise Unfit(open_ if str(error) == "unexpected end of data" else str(error)) from None
         if len(cells) != expected:
             raise Unfit(f"{len(cells)} columns, not {expected}")
         return [cells[n] for n in picks]

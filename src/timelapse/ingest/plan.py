@@ -81,6 +81,8 @@ class Plan:
     null: str
     floor: int | None = None
     bounds: tuple[int | None, int | None] = (None, None)
+    multiline: bool = False
+    """Whether quoted cells of CSV may go on over several lines."""
     from_start: bool = False
     """Whether the first bound is the time at which the log starts."""
     window: tuple[int | None, int | None] = (None, None)
@@ -137,7 +139,7 @@ class Plan:
             times=Times(source.unit, source.time_format, source.year, source.tz or "UTC", source.tz is not None),
             sep=sep, quote=source.quote if len(sep) == 1 else None,
             header=source.header, regex=source.regex, skip_unmatched=source.unmatched == "skip",
-            null=source.null, floor=floor, bounds=source.bounds, from_start=source.from_start, window=(None, None) if source.at is not None else source.window,
+            null=source.null, floor=floor, bounds=source.bounds, from_start=source.from_start, multiline=source.multiline, window=(None, None) if source.at is not None else source.window,
             mapped=tuple(dict.fromkeys(c for said in source.fields.values() for c in _several(said))),
             choices=choices, computed=tuple(source.compute.items()),
             only=tuple((column, _several(values)) for column, values in source.only.items()),

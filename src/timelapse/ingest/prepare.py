@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 from timelapse.display import many
 from timelapse.errors import IngestError, Place, meant
 from timelapse.ingest import lines as text_lines
-from timelapse.ingest import table_files
+from timelapse.ingest import records, table_files
 from timelapse.ingest.amounts import refuse_floats
 from timelapse.ingest.batches import Batch
 from timelapse.ingest.convert import convert
@@ -130,6 +130,10 @@ def prepare_files(
         return _prepare_elsewhere(number, kind, source, source.elsewhere.open(), floor, base, before)
     files = list_files(source.paths)
     format_ = format_of(source, files)
+    if source.multiline and format_ != "csv":
+        raise IngestError(
+            f"multiline= (--multiline) is for CSV, and these files are {format_}", place=Place(files[0].path), code="TL411", hint="leave it out"
+        )  # fmt: skip
     if format_ in ("parquet", "orc", "avro"):
         return _prepare_tables(number, kind, source, format_, files, floor, base, None, before)
     plan = Plan.of(kind, source, format_, (), floor)
@@ -164,6 +168,8 @@ def prepare_files(
         list_in([plan.path_of(c) for c in plan.needed])
     plan = replace(plan, partitions=tuple(folders))
     pieces = [p for n, file in enumerate(files) for p in text_lines.pieces(file, base + n)]
+    if source.multiline:  # where a record begins is not seen in the middle of a file
+        pieces = text_lines.whole_files(pieces)
     tasks = [Task(number, tuple(group)) for group in _bins(pieces)]
     size = sum(f.size * (PACKED_FACTOR if f.packed else 1) for f in files)
     return Prepared(plan, source, tasks, size // 50, files, without=without, layouts=layouts, shapes=shapes)
@@ -448,7 +454,7 @@ def read_task(task: Task, plan: Plan) -> Iterator[tuple[int, Batch]]:
 def blocks_of(task: Task, plan: Plan) -> Iterator[tuple[int, Callable[[], Batch]]]:
     """The same, each block yet to be parsed: (the file's number, what does so, in whatever thread). Raises IngestError."""
     for piece in task.pieces:
-        for block in text_lines.read_lines(piece):
+        for block in records.read(piece, plan):
             own = plan.within(piece.file.partition, piece.file.columns)
             yield piece.number, partial(_parsed, partial(parse_lines, own, block), plan, piece.file)
     for file, file_number, group, first in task.groups:

@@ -57,7 +57,7 @@ class Source:
     `max_bad_day`: the same of the rows of the type on any day (UTC), and of the rows of a file whose time cannot be read; by default 0.05,
     where these are 20 rows or more.
     CSV: `sep`, `quote` (None: no quoting), `header`, and `columns` to name columns of files without a header.
-    One line is one record. Text: `regex` with named groups, searched in each line; lines without a match are
+    One line is one record; with `multiline` quoted cells may go on over several lines. Text: `regex` with named groups, searched in each line; lines without a match are
     skipped, or with `unmatched="quarantine"` count as bad.
     `null`: the text that stands for None in optional fields of CSV and text files.
     `order_by`: for DataFrames, the columns that order events of the same time.
@@ -77,6 +77,7 @@ class Source:
     sep: str = ","
     quote: str | None = '"'
     header: bool = True
+    multiline: bool = False
     columns: Sequence[str] | None = None
     regex: str | None = None
     unmatched: Literal["skip", "quarantine"] = "skip"
@@ -131,6 +132,13 @@ class Source:
             raise _bad_option(
                 f"quote= (--quote) is {self.quote!r}, which is not one character",
                 "quote=None (--quote none) turns quoting off",
+            )
+        if self.multiline and (
+            self.quote is None or len(self.sep.replace("\\t", "\t")) > 1 or self.format not in (None, "csv")
+        ):
+            raise _bad_option(
+                "multiline= (--multiline) is for cells of CSV with line breaks, which quotes enclose",
+                "leave it out, or say the quote; a separator has one character then",
             )
         if self.year is not None and self.time_format is None:
             raise _bad_option(

@@ -10,7 +10,7 @@ from typing import BinaryIO
 
 import numpy as np
 
-from timelapse.errors import Place, SourceError
+from timelapse.errors import IngestError, Place, SourceError
 from timelapse.ingest.lines import Lines
 from timelapse.ingest.parse import parse_lines
 from timelapse.ingest.prepare import prepare_files
@@ -30,6 +30,11 @@ class Follow(LiveSource):
     """One file of CSV, JSON lines or text that is only ever added to. `once`: what it has now, and no more."""
 
     def __init__(self, source: Source, *, once: bool = False) -> None:
+        if source.multiline:
+            raise IngestError(
+                "multiline= is for whole files: of a file that grows, lines are taken as they come", code="TL411",
+                hint="write one line per record, such as JSON lines, or follow a folder of files",
+            )  # fmt: skip
         self._source, self._once = source, once
         (path,) = source.paths
         self._path = Path(path).expanduser().absolute()
