@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from datetime import UTC, date, datetime, time, timedelta
 
 from timelapse.errors import UsageError
@@ -38,6 +39,8 @@ def read_time(text: str, name: str = "") -> int:
 
     `name` is the option or argument that an error names. Raises UsageError (TL841).
     """
+    if re.fullmatch(r"(19|20|21)\d\d(0[1-9]|1[0-2])([0-2]\d|3[01])", text.strip()):
+        raise _no_time(name, text, "may be a day, or microseconds since 1970")
     try:
         found = int(text.replace("_", ""))
     except ValueError:
@@ -53,12 +56,14 @@ def micros(given: Moment, name: str = "") -> int:
     if isinstance(given, str):
         return read_time(given, name)
     if isinstance(given, datetime):
+        if given != given:  # the time that pandas has for none
+            raise _no_time(name, given, "is no time")
         return _of(given)
     if isinstance(given, date):
         return _of(datetime.combine(given, time(), UTC))
-    if isinstance(given, bool) or not isinstance(given, int):
+    if isinstance(given, bool) or not hasattr(given, "__index__"):
         raise _no_time(name, given, "is no time")
-    return _checked(given, name, given)
+    return _checked(int(given), name, given)  # NumPy's integers too
 
 
 def _of(moment: datetime) -> int:

@@ -13,7 +13,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 import timelapse as tl
-from timelapse.errors import IngestError
+from timelapse.errors import IngestError, UsageError
 from timelapse.log import Log, Source
 
 
@@ -114,3 +114,51 @@ def test_columns_that_are_missing_doubled_or_mixed_are_errors(tmp_path: Path) ->
     with pytest.raises(IngestError, match="dict is no source"):
         Log.write(tmp_path / "log", {Login: {"ts": [1]}})  # type: ignore[dict-item]
     assert not (tmp_path / "log").exists()
+
+
+class Seen(tl.Event):
+    user: int
+    at: tl.Time | None
+
+
+def test_times_without_a_zone_mean_the_same_on_spark(tmp_path: Path, spark: SparkSession) -> None:
+    """Not times in the session's zone: what was said, or an error."""
+    clock = pd.Timestamp("2026-10-01 02:00")
+    frame = pd.DataFrame({"ts": [clock], "user": [1], "at": [clock]})
+    for given in (frame, pa.Table.from_pandas(frame), pl.from_pandas(frame)):
+        with pytest.raises(IngestError, match="have no zone"):
+            Log.write(tmp_path / "none", {Seen: given}, spark)
+        logs = [
+            Log.write(tmp_path / f"{n}", {Seen: given}, how, tz="Europe/Berlin", overwrite=True)
+            for n, how in enumerate((None, spark))
+        ]
+        assert [[(e.ts, e.at) for e in log.events(Seen)] for log in logs] == [[(MIDNIGHT, MIDNIGHT)]] * 2
+        assert logs[0].id == logs[1].id
+
+
+MIDNIGHT = 1_790_812_800_000_000
+"""02:00 in Berlin on 1 October 2026."""
+
+
+def test_types_that_spark_does_not_have(tmp_path: Path, spark: SparkSession) -> None:
+    day = pa.array([0, 86_400_000], pa.date64())
+    columns = {"ts": [1, 2], "user": pa.array([1, 2**63 - 1], pa.uint64()), "at": day}
+    for user in (pa.uint64(), pa.uint8(), pa.uint32(), pa.decimal256(40, 0)):
+        few = pa.array([1, 2], pa.int64()).cast(user)
+        given = pa.table({**columns, "user": columns["user"] if user == pa.uint64() else few})
+        here, there = (
+            Log.write(tmp_path / f"{n}", {Seen: given}, how, tz="UTC", overwrite=True)
+            for n, how in enumerate((None, spark))
+        )
+        assert (here.id, here.count) == (there.id, 2), user
+
+
+def test_spark_false_is_never_spark(tmp_path: Path, spark: SparkSession) -> None:
+    log = Log.write(tmp_path / "log", {Txn: pd.DataFrame(COLUMNS)}, False)
+    assert told(log) == WANTED
+    later = pd.DataFrame({**COLUMNS, "ts": [40, 50, 60, 70, 80]})
+    assert log.append({Txn: later}, False).count == 10
+    with pytest.raises(UsageError, match="need Spark, and spark= is False"):
+        Log.write(tmp_path / "b", {Login: spark.createDataFrame([(1, 2)], "ts long, user long")}, False)
+    with pytest.raises(UsageError, match="need Spark, and spark= is False"):
+        Log.write(tmp_path / "b", {Txn: pd.DataFrame(COLUMNS)}, False, partitions=2)

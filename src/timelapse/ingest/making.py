@@ -6,14 +6,14 @@ import shutil
 import time
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 from uuid import uuid4
 
 import msgspec
 
 from timelapse.display import many
 from timelapse.env.garbage import memory_reused
-from timelapse.errors import EventOrderError, IngestError, Place
+from timelapse.errors import EventOrderError, IngestError, Place, UsageError
 from timelapse.ids import DAY
 from timelapse.ingest import drift
 from timelapse.ingest.noticed import Noticed, goes_back, lateness, warnings_of
@@ -44,7 +44,7 @@ def unique() -> str:
 
 
 def ingest(
-    spark: SparkSession | None, sources: Sequence[tuple[EventType, Source]], folder: Path, floor: int | None,
+    spark: SparkSession | Literal[False] | None, sources: Sequence[tuple[EventType, Source]], folder: Path, floor: int | None,
     rows: int | None, partitions: int | None, before: Before | None = None, progress: Progress | None = None,
     period: Period | None = None,
 ) -> tuple[list[Prepared], list[TaskReport]]:  # fmt: skip
@@ -53,7 +53,7 @@ def ingest(
     Several sources of one type stand one after the other. Segments number types by their order here.
 
     `before`: the log that is appended to. `floor`: no event may be earlier (microseconds). `rows`, `partitions`: as for `Log.write`. `period`: each segment
-    lies in one. Raises IngestError.
+    lies in one. Raises IngestError, and UsageError where `spark` is False and this process is not enough.
     """
     from timelapse.ingest import in_process
 
@@ -62,7 +62,7 @@ def ingest(
         if not known and not hasattr(source.data, "mapInArrow"):
             raise no_source(source.data, Place(what=kind.name))
         rule_of(kind, [one for other, one in sources if other == kind])
-    if spark is None and partitions is None:
+    if not spark and partitions is None:
         with memory_reused():
             room = in_process.room(sources, before)
             if (
@@ -71,6 +71,11 @@ def ingest(
                 is not None
             ):
                 return done[0], [done[1]]
+    if spark is False:
+        raise UsageError(
+            "these sources need Spark, and spark= is False", code="TL810",
+            hint="leave spark= out: DataFrames of Spark, its tables, partitions= and what is larger than the memory that may be used are read there",
+        )  # fmt: skip
     from timelapse.env.spark_failures import explained, is_sparks
     from timelapse.env.spark_session import session
     from timelapse.ingest import on_spark, prepare_spark

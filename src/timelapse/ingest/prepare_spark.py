@@ -52,12 +52,27 @@ def _prepare_table(
     spark: SparkSession, number: int, kind: EventType, source: Source, floor: int | None
 ) -> Prepared:
     """A table in memory as a DataFrame whose rows of the same time are ordered by their number."""
+    from pyspark.sql.pandas.types import from_arrow_schema
+
     one = prepare_table(number, kind, source, floor)
     assert one.table is not None
-    # Spark takes neither codes of dictionaries, nor runs, nor views of texts
-    columns = [plainly(column) for column in one.table.columns]
+    columns = [_as_spark_takes_it(plainly(column)) for column in one.table.columns]
     numbered = pa.table([*columns, np.arange(one.table.num_rows)], [*one.table.column_names, "__order0"])
-    return replace(one, files=[], table=None, frame=spark.createDataFrame(numbered))
+    # Without a schema Spark would take times that have no zone for times in the session's.
+    schema = from_arrow_schema(numbered.schema, prefer_timestamp_ntz=True)
+    return replace(one, files=[], table=None, frame=spark.createDataFrame(numbered, schema))
+
+
+def _as_spark_takes_it(column: pa.Array) -> pa.Array:
+    """A column of a type that Spark has, with the same values: it has no unsigned integers, halves of floats and days in milliseconds."""
+    kind = column.type
+    if pa.types.is_unsigned_integer(kind):
+        return column.cast(pa.int64() if kind.bit_width < 64 else pa.decimal128(20, 0))
+    if pa.types.is_float16(kind):
+        return column.cast(pa.float32())
+    if pa.types.is_date64(kind):
+        return column.cast(pa.date32())
+    return column.cast(pa.string()) if pa.types.is_decimal256(kind) else column
 
 
 def _prepare_frame(kind: EventType, source: Source, floor: int | None, rows: int | None) -> Prepared:

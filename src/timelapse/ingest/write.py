@@ -36,8 +36,8 @@ Late = Literal["include", "refuse"]
 
 
 def write_log(
-    target: Path, sources: Mapping[type[Event], Any], options: Mapping[str, Any], spark: SparkSession | None, *,
-    max_bad: float, overwrite: bool, rows: int | None, partitions: int | None, progress: Progress | None = None,
+    target: Path, sources: Mapping[type[Event], Any], options: Mapping[str, Any],
+    spark: SparkSession | Literal[False] | None, *, max_bad: float, overwrite: bool, rows: int | None, partitions: int | None, progress: Progress | None = None,
     segment: str | None = None,
 ) -> Path:  # fmt: skip
     """Ingest sources into a new log at `target`: the work of `Log.write`. Raises IngestError, LogError, UsageError."""
@@ -67,8 +67,8 @@ def write_log(
 
 
 def append_to(
-    path: Path, sources: Mapping[type[Event], Any], options: Mapping[str, Any], spark: SparkSession | None, *,
-    max_bad: float, rows: int | None, partitions: int | None, late: Late = "include",
+    path: Path, sources: Mapping[type[Event], Any], options: Mapping[str, Any],
+    spark: SparkSession | Literal[False] | None, *, max_bad: float, rows: int | None, partitions: int | None, late: Late = "include",
     corrected: Mapping[str, Sequence[str]] | None = None,
 ) -> None:  # fmt: skip
     """Add events to the log at `path`: the work of `Log.append`. Raises EventOrderError, IngestError, LogError.

@@ -81,7 +81,7 @@ class Log:
         cls,
         path: str | Path,
         sources: Mapping[type[Event], SourceLike],
-        spark: SparkSession | None = None,
+        spark: SparkSession | Literal[False] | None = None,
         *,
         max_bad: float = MAX_BAD,
         overwrite: bool = False,
@@ -100,7 +100,7 @@ class Log:
         source, nothing is written. `rows` is the number of a DataFrame's rows if it is known (otherwise it is
         counted), `partitions` the number of sorted ranges. Files whose events take up to a gigabyte of memory
         (less where TIMELAPSE_MEMORY says so) are ingested in this process unless `spark` or `partitions` is given; the log is
-        the same. `segment` is a period of UTC at whose ends segments end, besides by their size: "6h", "1d", "1w" (from Monday on), "1mo".
+        the same. `spark=False`: never on Spark. `segment` is a period of UTC at whose ends segments end, besides by their size: "6h", "1d", "1w" (from Monday on), "1mo".
         It is kept with the log and holds for what is appended; a part of the log that is asked for by time then lies in files of its own.
         Raises IngestError, LogError, and UsageError for a `segment` that is no period.
         """
@@ -196,7 +196,7 @@ class Log:
     def append(
         self,
         sources: Mapping[type[Event], SourceLike],
-        spark: SparkSession | None = None,
+        spark: SparkSession | Literal[False] | None = None,
         *,
         max_bad: float = MAX_BAD,
         late: Late = "include",
