@@ -12,6 +12,7 @@ from base64 import b64encode
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
+from typing import NamedTuple
 from uuid import uuid4
 
 import numpy as np
@@ -59,8 +60,8 @@ class SegmentWriter:
     """Writes one segment into a folder of its own, block by block. The folder's parent must exist.
 
     It does not create the parent: a task that Spark gave up on must not bring a removed folder back.
-    `beside`: the columns that are kept beside the fields (log/beside.py); tables that lack one are filled. `encoding`: the thread that encodes
-    blocks, if another does: this one hashes them meanwhile, and goes on. `disk`: the thread that writes what is encoded, if another does.
+    `beside`: the columns that are kept beside the fields (log/beside.py); tables that lack one are filled. `encoding`, `hashing`, `disk`: the threads that
+    encode blocks, hash them, and write what is encoded, if others do: this one goes on meanwhile.
     """
 
     def __init__(
@@ -70,10 +71,11 @@ class SegmentWriter:
         types: Sequence[EventType],
         beside: Sequence[str] = (),
         encoding: Beside | None = None,
+        hashing: Beside | None = None,
         disk: Beside | None = None,
     ) -> None:
         self._types = types
-        self._encoding, self._disk = encoding or Beside(1), disk
+        self._encoding, self._hashing, self._disk = encoding or Beside(1), hashing or Beside(1), disk
         self._beside = list(beside)
         self._seeds = [seed_of(str(t)) for t in types]
         self._folder = parent / f"{name}-{uuid4().hex[:12]}"
@@ -98,7 +100,8 @@ class SegmentWriter:
         if len(ts) == 0:
             return
         rows: dict[int, int] = {}
-        sums, placed = [0, 0], [0, 0]
+        writes: list[Callable[[], None]] = []
+        parts: list[_Rows] = []
         for number, table in sorted(tables.items()):
             places = np.flatnonzero(kinds == number)
             if len(places) == 0:
@@ -119,22 +122,30 @@ class SegmentWriter:
                 _stored(c, f.type) for c, f in zip(fields.values(), list(writer.schema)[2:], strict=False)
             ]
             columns = [pa.array(self.count + places), pa.array(own_ts), *stored, *beside]
-            hashed = [pa.array(own_ts), *fields.values()]
             whole = pa.table(columns, schema=writer.schema)
-            self._encoding.do(partial(writer.write_table, whole, row_group_size=len(places)))
-            self._count_days(number, fields, own_ts)
-            for lane, (sum_, moved) in enumerate(content_sums(hashed, places, self._seeds[number])):
-                sums[lane] += sum_
-                placed[lane] += moved
-        mask = (1 << 64) - 1
-        self._content = self._content.then(
-            ContentHash(len(ts), (sums[0] & mask, sums[1] & mask), (placed[0] & mask, placed[1] & mask))
-        )
+            writes.append(partial(writer.write_table, whole, row_group_size=len(places)))
+            parts.append(_Rows(number, places, own_ts, fields))
+        self._encoding.do(partial(_each, writes))
+        self._hashing.do(partial(self._sum_up, len(ts), parts))
         self._rows.append(rows)
         self._starts.append(self.count)
         self._first.append(int(ts[0]))
         self._last.append(int(ts[-1]))
         self.count += len(ts)
+
+    def _sum_up(self, count: int, parts: Sequence[_Rows]) -> None:
+        """Count and hash a block of so many events."""
+        sums, placed = [0, 0], [0, 0]
+        for number, places, ts, fields in parts:
+            self._count_days(number, fields, ts)
+            hashed = [pa.array(ts), *fields.values()]
+            for lane, (sum_, moved) in enumerate(content_sums(hashed, places, self._seeds[number])):
+                sums[lane] += sum_
+                placed[lane] += moved
+        mask = (1 << 64) - 1
+        self._content = self._content.then(
+            ContentHash(count, (sums[0] & mask, sums[1] & mask), (placed[0] & mask, placed[1] & mask))
+        )
 
     def _count_days(self, number: int, fields: Mapping[str, pa.Array], ts: I64) -> None:
         """Count a block's events, whose times rise, by their days, and those without a value."""
@@ -187,11 +198,26 @@ class SegmentWriter:
             rows = [block.get(number, 0) for block in self._rows]
             name = self._files[number].path.name
             files.append(FileEntry(number, name, part.bytes, rows, part.crc32, self._beside))
+        self._hashing.wait()  # the last block is hashed while the files are synced
         return SegmentEntry(
             folder=self._folder.name, base=0, count=self.count, starts=self._starts,
             ts_first=self._first, ts_last=self._last, files=files, content=self._content, days=self._days,
             empty=self._empty,
         )  # fmt: skip
+
+
+class _Rows(NamedTuple):
+    """The events of one type in a block: their places in the segment, times and fields."""
+
+    number: int
+    places: I64
+    ts: I64
+    fields: dict[str, pa.Array]
+
+
+def _each(calls: Sequence[Callable[[], None]]) -> None:
+    for call in calls:
+        call()
 
 
 class _Later(Written):
@@ -353,11 +379,11 @@ def write_ordered(
     step = min(BLOCK_EVENTS, max(1, BLOCK_BYTES * len(ts) // max(held, 1)))
     segments = list(ranges(ts if period is None else ts[order], period, SEGMENT_EVENTS))
     check_number(period, segments)
-    # While a block is encoded it is hashed here, and the next one is put together; what is encoded is written in a third thread.
-    with Beside(threads) as disk, Beside(threads) as encoding:
+    # A block is put together while the one before is encoded and hashed, and what is encoded is written.
+    with Beside(threads) as disk, Beside(threads) as encoding, Beside(threads) as hashing:
         for number, (first, last) in enumerate(segments):
             writer = SegmentWriter(
-                parent, f"{name}{number:06d}", types, beside, encoding, disk if threads > 1 else None
+                parent, f"{name}{number:06d}", types, beside, encoding, hashing, disk if threads > 1 else None
             )
             for lo in range(first, last, step):
                 hi = min(lo + step, last)
