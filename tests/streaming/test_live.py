@@ -159,6 +159,37 @@ def test_files_appear_and_the_run_is_stopped_and_begun_again(tmp_path: Path) -> 
     assert run.parity().same
 
 
+def test_a_folder_that_is_gone_for_a_while(tmp_path: Path) -> None:
+    """It was taken for one without files: nothing was said, and the others did not wait for its rows, which were late then."""
+
+    class Told(Silent):
+        def note(self, text: str) -> None:
+            told.append(text)
+
+    told: list[str] = []
+    here, away = tmp_path / "in", tmp_path / "away"
+    here.mkdir()
+    rows = hits(60)
+    put(here / "a.jsonl", lines(rows[:20]))
+    push = tl.Push()
+    streams = {Hit: {"files": here, "sent": push}}
+    with tl.live(Plain, streams, tmp_path / "out", idle="300ms", progress=Told(), **FAST) as run:
+        run.until(lambda e: sum(p.rows for p in e.partitions) == 20)
+        here.rename(away)
+        end = time.monotonic() + LONG
+        while not any("is gone" in text for text in told):
+            assert time.monotonic() < end
+            time.sleep(0.01)
+        push.send(rows[40:])
+        run.until(lambda e: sum(p.rows for p in e.partitions) == 40)
+        assert not run.wait(1.0)  # longer than a folder that is there would be waited for
+        put(away / "b.jsonl", lines(rows[20:40]))
+        away.rename(here)
+        push.close()
+        last = run.until(lambda e: sum(p.rows for p in e.partitions) == 60)
+        assert sum(p.late for p in last.partitions) == 0
+
+
 def test_parity_of_a_run_without_rows_says_so(tmp_path: Path) -> None:
     with tl.live(Watch, {Mark: tl.Push(), Hit: tl.Push()}, tmp_path / "out", **FAST) as run:
         run.stop()

@@ -19,8 +19,9 @@ import pytest
 import timelapse as tl
 from tests.patience import LONG
 from tests.streaming.test_live import FAST, hits, lines, marks
-from timelapse.errors import UsageError
+from timelapse.errors import NoSpace, UsageError
 from timelapse.streaming.live import Live
+from timelapse.streaming.place import LocalPlace
 from timelapse.streaming.serve import asking
 from timelapse.streaming.serve.app import Server
 
@@ -250,6 +251,25 @@ def test_arrow_json_and_what_is_no_event(served: tuple[Live, Client]) -> None:
         assert "invalid literal" not in told["error"]
     assert client.ask("/api/state/nobody")[0] == 404
     run.until(lambda e: e.partitions[0].rows == 3)
+
+
+def test_a_full_disk_and_a_sender(served: tuple[Live, Client], monkeypatch: pytest.MonkeyPatch) -> None:
+    """It may send again later, which 500 did not say; then its rows count once."""
+    client = served[1]
+    real, full = LocalPlace.create, True
+
+    def create(place: LocalPlace, name: str, data: bytes) -> None:
+        if full and name.startswith("push/"):
+            raise NoSpace("full")
+        real(place, name, data)
+
+    monkeypatch.setattr(LocalPlace, "create", create)
+    again = {"Idempotency_Key": "a"}
+    code, told = client.ask("/push/Named", rows("ann"), right="push", **again)
+    assert (code, "full" in told["error"]) == (503, True)
+    full = False
+    assert client.ask("/push/Named", rows("ann"), right="push", **again) == (200, {"rows": 1, "counted": 1})
+    assert client.ask("/push/Named", rows("ann"), right="push", **again) == (200, {"rows": 1, "counted": 0})
 
 
 def test_who_may(served: tuple[Live, Client]) -> None:

@@ -20,9 +20,10 @@ from starlette.routing import Route, WebSocketRoute
 from starlette.websockets import WebSocket
 
 from timelapse.decoding import decoded
-from timelapse.errors import SourceError, TimelapseError, UsageError
+from timelapse.errors import SourceError, StorageError, TimelapseError, UsageError
 from timelapse.kinds.base import StateSpec
 from timelapse.model.program import spec_of
+from timelapse.store.parts import DAMAGED
 from timelapse.streaming.following import Following, not_its_own
 from timelapse.streaming.live import Live
 from timelapse.streaming.serve.asking import Asking, read_row
@@ -133,7 +134,10 @@ class _App:
             except (SourceError, TimeoutError) as error:
                 return JSONResponse({"error": str(error)}, 503)
             except TimelapseError as error:
-                return JSONResponse({"error": str(error)}, 500)
+                again = (
+                    isinstance(error, StorageError) and error.code != DAMAGED
+                )  # no room, or the store is away
+                return JSONResponse({"error": str(error)}, 503 if again else 500)
             response.headers["Cache-Control"] = "no-store"
             response.headers["X-Content-Type-Options"] = "nosniff"
             return response

@@ -7,6 +7,7 @@ together, older ones (by their time of change) come first, and those of one time
 
 from __future__ import annotations
 
+import itertools
 import os
 import time
 from collections import deque
@@ -54,6 +55,8 @@ class Files(LiveSource):
         self._now: _Taken | None = None
         self._position = -1
         self._looked = self._checked = False
+        self._folders = {path: False for path in map(_folder, source.paths) if "://" not in path}
+        """Where files appear, and whether that was there."""
         self._noted: set[int] = set()
         """Numbers of files of which some epoch has noted that they were begun."""
 
@@ -90,6 +93,7 @@ class Files(LiveSource):
             self._taken[file.path] = file
             self._noted.add(file.number)
         if self._taken:
+            self._folders = dict.fromkeys(self._folders, True)
             last = max(self._taken.values(), key=lambda f: f.number)
             self._check(last)
             self._waiting.append(last)
@@ -173,8 +177,13 @@ class Files(LiveSource):
         return True
 
     def _look(self) -> None:
-        """Find files that are new."""
+        """Find files that are new. Raises FileNotFoundError where a folder is gone: a disk that is away is no folder without files."""
         self._looked = True
+        for folder, was in self._folders.items():
+            if os.path.isdir(folder):
+                self._folders[folder] = True
+            elif was:
+                raise FileNotFoundError(f"the folder {folder} is gone")
         try:
             there = list_files(self._source.paths)
         except IngestError as error:
@@ -217,3 +226,11 @@ class Files(LiveSource):
     def close(self) -> None:
         """Nothing is open between polls but what is read."""
         self._reading = None
+
+
+def _folder(path: str) -> str:
+    """Where files of a folder, a pattern or a file's name appear, as far as that is one place."""
+    parts = Path(path).expanduser().parts
+    plain = list(itertools.takewhile(lambda part: not any(c in part for c in "*?["), parts))
+    found = os.path.join(*plain) if plain else "."
+    return found if len(plain) < len(parts) or os.path.isdir(found) else os.path.dirname(found) or "."
