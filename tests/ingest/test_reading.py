@@ -262,3 +262,73 @@ def test_a_function_may_return_values_of_any_form(tmp_path: Path) -> None:
     log = Log.write(tmp_path / "log", {Pay: Source(path, apply=whole, unit=None)}, max_bad=0.3)
     assert _told(log) == [(0, 0, "0"), (1_000_000, 1, "1"), (2_000_000, 2, "2")]
     assert "fractional" in log.quarantine()["reason"][0].as_py()
+
+
+# --- folders ----------------------------------------------------------------------------------------------
+
+
+class Dated(tl.Event):
+    id: int
+    dt: str | None
+
+
+def _raw(folder: Path) -> Path:
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "a.csv").write_text("ts,id\n1,1\n")
+    return folder / "a.csv"
+
+
+def test_a_link_to_a_folder_around_it_is_not_followed(tmp_path: Path) -> None:
+    """Its files were read again and again, up to the system's limit of links."""
+    raw = tmp_path / "raw"
+    _raw(raw / "x")
+    (raw / "x" / "back").symlink_to(raw)
+    (raw / "x" / "self").symlink_to(raw / "x")
+    _raw(tmp_path / "other" / "y")
+    (raw / "other").symlink_to(tmp_path / "other")
+    for source in (raw, f"{tmp_path}/r*w"):
+        log = Log.write(tmp_path / "log", {Dated: Source(source)}, overwrite=True)
+        assert list(log.manifest.ingests[0].sources[0].taken) == [
+            str(raw / "other" / "y" / "a.csv"), str(raw / "x" / "a.csv")
+        ]  # fmt: skip
+
+
+def test_names_that_are_no_utf8_and_folders_that_cannot_be_read_are_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = os.fsdecode(os.fsencode(tmp_path) + b"/b\xff.csv")
+    Path(path).write_text("ts,id\n1,1\n")
+    for source in (path, tmp_path, f"{tmp_path}/*.csv"):
+        with pytest.raises(IngestError, match=r"TL412.*b\\xff\.csv: its name is not UTF-8"):
+            Log.write(tmp_path / "log", {Dated: Source(source)})
+    Path(path).unlink()
+    _raw(tmp_path / "raw" / "x")
+    scandir = os.scandir
+
+    def refusing(folder: Any) -> Any:
+        if str(folder).endswith("x"):
+            raise PermissionError(13, "Permission denied", str(folder))
+        return scandir(folder)
+
+    monkeypatch.setattr(os, "scandir", refusing)
+    with pytest.raises(IngestError, match=r"TL412.*raw/x: cannot be listed: Permission denied"):
+        Log.write(tmp_path / "log", {Dated: Source(tmp_path / "raw")})
+
+
+def test_a_column_that_only_some_folders_name_is_an_error(tmp_path: Path) -> None:
+    """An optional field was None in all events, and a mapped one was said to be missing where it was there."""
+    first, second = _raw(tmp_path / "raw" / "dt=1"), _raw(tmp_path / "raw" / "DT=2")
+    with pytest.raises(
+        IngestError,
+        match=r"TL413.*DT=2/a\.csv: Dated needs the column 'dt', which no folder of this file names",
+    ):
+        Log.write(tmp_path / "log", {Dated: Source(tmp_path / "raw")})
+    log = Log.write(tmp_path / "log", {Dated: [Source(first), Source(second, fields={"dt": "DT"})]})
+    assert [e.dt for e in log.events(Dated)] == ["1", "2"]
+
+
+def test_two_columns_of_one_name_are_an_error_in_tables_too(tmp_path: Path, spark: SparkSession) -> None:
+    pq.write_table(pa.Table.from_arrays([pa.array([1])] * 3, ["ts", "id", "id"]), tmp_path / "a.parquet")
+    for session in (None, spark):
+        with pytest.raises(IngestError, match=r"TL413.*two columns are named 'id'"):
+            Log.write(tmp_path / "log", {Dated: tmp_path / "a.parquet"}, session)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import shlex
 from collections.abc import Sequence
@@ -113,12 +114,48 @@ def _expand(path: str) -> list[SourceFile]:
             ) from error  # fmt: skip
         return [replace(file, path=prefix + file.path + end) for file in found]
     local = Path(path).expanduser()
-    if local.exists():
-        return _walk(pafs.LocalFileSystem(), str(local.absolute()))
     import glob
 
-    names = sorted(glob.glob(str(local.absolute()), recursive=True))
-    return [file for match in names for file in _walk(pafs.LocalFileSystem(), match)]
+    try:
+        there = local.exists()
+        names = [str(local.absolute())] if there else sorted(glob.glob(str(local.absolute()), recursive=True))
+        return [file for name in names for file in _walk_here(name)]
+    except OSError as error:
+        raise IngestError(
+            f"cannot be listed: {error.strerror or error}", place=_place(error.filename or path), code="TL412",
+            hint="check who may read it, or leave it out",
+        ) from error  # fmt: skip
+
+
+def _place(path: str | bytes) -> Place:
+    """The place of a file whose name may be any bytes."""
+    return Place(os.fsencode(path).decode("utf-8", "backslashreplace"))
+
+
+def _walk_here(path: str) -> list[SourceFile]:
+    """The same as `_walk` on this machine, where a folder may hold a link to one that it lies in: such a link is not followed. Raises OSError
+    for a folder that cannot be read, IngestError for names that are no UTF-8."""
+    whole = os.path.isdir(path)
+    paths = [] if whole else [path]
+    for folder, folders, names in os.walk(path, onerror=_raised, followlinks=True) if whole else ():
+        within = os.path.join(os.path.realpath(folder), "")
+        folders[:] = [
+            name for name in folders
+            if not name.startswith(_HIDDEN)
+            and not within.startswith(os.path.join(os.path.realpath(os.path.join(folder, name)), ""))
+        ]  # fmt: skip
+        paths += [os.path.join(folder, name) for name in names if not name.startswith(_HIDDEN)]
+    for one in paths:
+        if one.encode("utf-8", "replace").decode() != one:
+            raise IngestError(
+                "its name is not UTF-8", place=_place(one), code="TL412", hint="give it another name"
+            )
+    infos = pafs.LocalFileSystem().get_file_info(paths)
+    return [SourceFile(i.path, i.size, modified=i.mtime_ns) for i in infos if i.type == pafs.FileType.File]
+
+
+def _raised(error: OSError) -> None:
+    raise error
 
 
 def _options(path: str) -> tuple[str, str]:
@@ -163,6 +200,8 @@ def _pattern(part: str) -> str:
 
 
 _GLOB = re.compile(r"[*?\[]")
+_HIDDEN = ("_", ".")
+"""What names of files and folders begin with that are not looked at."""
 
 
 def _walk(system: pafs.FileSystem, path: str) -> list[SourceFile]:
@@ -176,7 +215,7 @@ def _walk(system: pafs.FileSystem, path: str) -> list[SourceFile]:
         SourceFile(i.path, i.size, modified=i.mtime_ns)
         for i in below
         if i.type == pafs.FileType.File
-        and not any(part.startswith(("_", ".")) for part in Path(i.path[len(path) :].lstrip("/")).parts)
+        and not any(part.startswith(_HIDDEN) for part in Path(i.path[len(path) :].lstrip("/")).parts)
     ]
 
 

@@ -203,8 +203,16 @@ def _over_files(plan: Plan, columns: Sequence[tuple[str, Sequence[str]]]) -> tup
 
 
 def _folders(plan: Plan, have: Sequence[str], files: Sequence[SourceFile]) -> list[str]:
-    """The needed columns that files lack and the folders of all of them name: `dt=2026-10-01`."""
+    """The needed columns that files lack and the folders of all of them name: `dt=2026-10-01`. Raises IngestError for one that some folders do not name."""
     named = set.intersection(*(set(file.partition) for file in files)) if files else set()
+    some = {name: file for file in files for name in file.partition if name not in named}
+    told = plan.applied is None and plan.format != "json"  # of JSON an object may have it
+    if told and (column := next((c for c in plan.needed if c in some and c not in have), None)):
+        lacks = next(file for file in files if column not in file.partition)
+        raise IngestError(
+            f"{plan.kind.name} needs the column {column!r}, which no folder of this file names, as those of {some[column].path} do",
+            place=Place(lacks.path), code="TL413", hint="move the file, or make it a source of its own",
+        )  # fmt: skip
     wanted = sorted(named) if plan.applied is not None else plan.needed  # a function gets all of them
     found = [c for c in wanted if c in named and c not in have]
     plan.check_folders(found, files[0].path if files else "")

@@ -6,6 +6,7 @@ import io
 import lzma
 import struct
 import zlib
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cache
@@ -53,7 +54,7 @@ class Shape:
 
 
 def shape(format_: Format, file: SourceFile) -> Shape:
-    """What is known of a file before its rows are read. Raises IngestError (TL412)."""
+    """What is known of a file before its rows are read. Raises IngestError (TL412; TL413 where two columns have one name)."""
     assert file.part is None
     if file.packed:
         raise IngestError(
@@ -67,17 +68,21 @@ def shape(format_: Format, file: SourceFile) -> Shape:
                 with pq.ParquetFile(stream) as opened:
                     meta = opened.metadata
                     return _shape(
-                        opened.schema_arrow, [meta.row_group(n).num_rows for n in range(meta.num_row_groups)]
+                        file,
+                        opened.schema_arrow,
+                        [meta.row_group(n).num_rows for n in range(meta.num_row_groups)],
                     )
             if format_ == "orc":
                 found = orc.ORCFile(stream)
                 rows = [found.read_stripe(n, columns=[]).num_rows for n in range(found.nstripes)]
-                return _shape(found.schema, rows)
+                return _shape(file, found.schema, rows)
             reader = _avro().block_reader(stream)
             texts = {f["name"]: _avro_type(f["type"]) for f in reader.writer_schema["fields"]}
             rows_ = sum(block.num_records for block in reader)
             return Shape(dict.fromkeys(texts, pa.null()), [rows_] if rows_ else [], texts)
     except _TORN as error:
+        if isinstance(error, IngestError):
+            raise
         raise _unreadable(format_, file, error) from error
 
 
@@ -109,7 +114,14 @@ def spans(file: SourceFile, column: str) -> list[tuple[Any, Any] | None]:
         raise _unreadable("parquet", file, error) from error
 
 
-def _shape(schema: pa.Schema, rows: Sequence[int]) -> Shape:
+def _shape(file: SourceFile, schema: pa.Schema, rows: Sequence[int]) -> Shape:
+    if twice := next((name for name, n in Counter(schema.names).items() if n > 1), None):
+        raise IngestError(
+            f"two columns are named {twice!r}",
+            place=Place(file.path),
+            code="TL413",
+            hint="write the file with another name for one of them",
+        )
     return Shape(dict(zip(schema.names, schema.types, strict=True)), rows)
 
 
