@@ -74,13 +74,13 @@ def looking(settings: Settings) -> Report:
     report.values["windows, ticks and sends: slowest cold CPU seconds"] = slowest
     programs, dearest = _catalogue(settings)
     if dearest is not None:
-        report.values["every program that compiles: slowest cold CPU seconds"] = dearest
+        report.values["every program that compiles: slowest cold seconds"] = dearest
     columns = ("", "command, s", "CPU s", "in Python, s", "CPU s", "command / replay, CPU")
     report.tables.append(Table(title, columns, rows))
     report.tables.append(programs)
     report.notes.append(
-        "Every program: of each kind the dearest of some questions, as a command, CPU seconds. `events`: those that matter alone are done "
-        "again; `compiled`: the log or a slice is gone through; `loop`: by the serial loop. A program that does not compile has no target."
+        "Every program: of each kind the dearest of some questions, as a command: seconds by the clock, and in brackets of all "
+        "processors. `events`: those that matter alone are done again; `compiled`: the log or a slice is gone through; `loop`: by the serial loop. A program that does not compile has no target."
     )
     report.notes.append(
         "A command is a process of its own: Python and its libraries are in its time. In a running Python the run is "
@@ -103,7 +103,7 @@ def _catalogue(settings: Settings) -> tuple[Table, float | None]:
     ):
         rows.append((one.name if one.compiled else f"{one.name}, as Python", *one.shown()))
         if one.compiled:
-            slowest = max([slowest or 0.0, *(cpu for cpu, _ in one.cells.values())])
+            slowest = max([slowest or 0.0, *(took.wall for took, _ in one.cells.values())])
     title = f"Looking into runs of every program, {settings.events:,} events"
     return Table(title, ("", *looking_at.KINDS), rows), slowest
 

@@ -5,7 +5,7 @@
 
 Of each kind several questions are asked in this process: about an ordinary and a busy key of every state, about outputs and events in the
 log's third quarter, and of the busiest keys. The dearest of them are asked again as commands, processes of their own, with Python's compiled
-modules kept; the median of the dearest command is shown.
+modules kept; of the dearest command the median is shown: seconds by the clock, and in brackets those of all processors.
 """
 
 from __future__ import annotations
@@ -74,10 +74,21 @@ class Question(NamedTuple):
     ask: Callable[[Run, Way], Any]
 
 
-class Asked(NamedTuple):
-    """What a question took in this process, in processor seconds."""
+class Took(NamedTuple):
+    """Seconds by the clock, and of all processors."""
 
+    wall: float
     cpu: float
+
+    @property
+    def text(self) -> str:
+        return f"{self.wall:.1f} ({self.cpu:.1f})"
+
+
+class Asked(NamedTuple):
+    """What a question took in this process."""
+
+    took: Took
     way: str
     question: Question
 
@@ -165,22 +176,25 @@ def measured(path: Path) -> dict[str, list[Asked]]:
         question.ask(Run.open(path), Way())  # loads what all of them need
     for question in asked:
         gc.collect()
-        way, run, began = Way(), Run.open(path), time.process_time()
+        way, run, began, used = Way(), Run.open(path), time.monotonic(), time.process_time()
         question.ask(run, way)
-        one = Asked(time.process_time() - began, way.text, question)
-        _tell(one.cpu, one.way, question)
+        one = Asked(Took(time.monotonic() - began, time.process_time() - used), way.text, question)
+        _tell(one.took, one.way, question)
         found.setdefault(question.kind, []).append(one)
-    return {kind: sorted(own, key=lambda one: -one.cpu) for kind, own in found.items()}
+    return {kind: sorted(own, key=lambda one: -one.took.wall) for kind, own in found.items()}
 
 
-def _tell(cpu: float, way: str, question: Question) -> None:
-    print(f"    {cpu:6.2f}  {way:16}  {' '.join(question.command)}", file=sys.stderr, flush=True)
+def _tell(took: Took, way: str, question: Question) -> None:
+    print(
+        f"    {took.wall:6.2f} {took.cpu:6.2f}  {way:16}  {' '.join(question.command)}",
+        file=sys.stderr, flush=True,
+    )  # fmt: skip
 
 
-def commanded(question: Question, path: Path) -> float:
-    """Processor seconds of the question as a command."""
+def commanded(question: Question, path: Path) -> Took:
+    """What the question takes as a command."""
     arguments = [str(path) if part == "RUN" else part for part in question.command]
-    before = _children()
+    began, before = time.monotonic(), _children()
     done = subprocess.run(
         [sys.executable, "-m", "timelapse.cli.main", *arguments], capture_output=True, text=True, check=False,
         env={
@@ -190,7 +204,7 @@ def commanded(question: Question, path: Path) -> float:
     )  # fmt: skip
     if done.returncode not in (0, 1):
         raise RuntimeError(f"timelapse {' '.join(arguments)} failed: {done.stderr.strip()[-500:]}")
-    return _children() - before
+    return Took(time.monotonic() - began, _children() - before)
 
 
 def _children() -> float:
@@ -213,29 +227,28 @@ class Costs(NamedTuple):
     """What looking into a run of one program took: of each kind the dearest question, as a command."""
 
     name: str
-    cells: dict[str, tuple[float, str]]
-    """By kind: processor seconds, and how it was answered."""
+    cells: dict[str, tuple[Took, str]]
+    """By kind: what it took, and how it was answered."""
     compiled: bool
     """Whether the replay's final pass was compiled, so that looking is to be, too."""
 
     def shown(self) -> list[str]:
         """A cell for each kind of question."""
-        return [
-            f"{cpu:.1f} {way}" if way else "-" for cpu, way in (self.cells.get(k, (0, "")) for k in KINDS)
-        ]
+        return [f"{own[0].text} {own[1]}" if (own := self.cells.get(kind)) else "-" for kind in KINDS]
 
 
 def costs(entry: Entry, events: int, folder: Path, rounds: int = 1) -> Costs:
     """Look into a run of a program: see the module."""
     path = replayed(entry, events, folder)
-    cells: dict[str, tuple[float, str]] = {}
+    cells: dict[str, tuple[Took, str]] = {}
     for kind, asked in measured(path).items():
         for one in asked[:_COMMANDS]:
             commanded(one.question, path)  # keeps compiled modules
-            cpu = median(commanded(one.question, path) for _ in range(rounds))
-            _tell(cpu, "as a command", one.question)
-            if cpu > cells.get(kind, (0.0, ""))[0]:
-                cells[kind] = cpu, one.way
+            each = [commanded(one.question, path) for _ in range(rounds)]
+            took = Took(median(own.wall for own in each), median(own.cpu for own in each))
+            _tell(took, "as a command", one.question)
+            if kind not in cells or took.wall > cells[kind][0].wall:
+                cells[kind] = took, one.way
     passes = Run.open(path).certificate["passes"]
     return Costs(entry.name, cells, passes["final"] == "compiled")
 

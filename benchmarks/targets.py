@@ -124,9 +124,9 @@ TARGETS: tuple[Target, ...] = (
         _of("look", "windows, ticks and sends: slowest cold CPU seconds"),
     ),
     Target(
-        "processor seconds for the same, at every program of docs/programs.md that compiles",
+        "seconds by the clock for the same, at every program of docs/programs.md that compiles",
         3,
-        _of("look", "every program that compiles: slowest cold CPU seconds"),
+        _of("look", "every program that compiles: slowest cold seconds"),
     ),
     Target("of the integer version, with strings and text", 1.8, _text_to_numbers),
     Target("of the ratio to native, at five times the events", 1.15, _growth),
