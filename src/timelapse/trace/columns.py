@@ -222,6 +222,10 @@ class Columns:
         alone = self._grouped(name, seqs, fields).aggregate([])
         return [alone.column(field).to_pylist() for field in fields]
 
+    def column(self, name: str, seqs: Seqs, field: str) -> list[Any]:
+        """What these events of a type (ascending) have in a field."""
+        return [v for t in self._tables if name in t for v in picked(t[name], seqs).column(field).to_pylist()]
+
     def _grouped(self, name: str, seqs: Seqs, fields: Sequence[str]) -> pa.TableGroupBy:
         own = [picked(t[name], seqs) for t in self._tables if name in t]
         return pa.concat_tables(own).unify_dictionaries().group_by(list(fields))

@@ -21,6 +21,7 @@ from timelapse.model.program import HandlerSpec
 from timelapse.trace import timed
 from timelapse.trace.columns import Seqs
 from timelapse.trace.few import number_of, place_of_number
+from timelapse.trace.joined import joined
 from timelapse.trace.knowledge import Ask, Place, Uncompiled, Unfocused
 from timelapse.trace.lookup import merged
 from timelapse.trace.steps import Tick
@@ -273,10 +274,14 @@ class _Newest:
             for ask, end in self._ends.items()
         }
         most = max(_NEAR, _LIKELY // len(asks))
-        found = None
+        found: dict[Ask, Seqs] = {}
         with suppress(Unfocused):
-            found = self._past.likely(asks, 0, self._hi)
-        return merged(seqs[-most:] for seqs in (found or {}).values())
+            for ask in asks:
+                if len(seqs := joined(self._past, *ask.place, ask.end)):
+                    found[ask] = seqs
+        with suppress(Unfocused):
+            found |= self._past.likely(asks - found.keys(), 0, self._hi) or {}
+        return merged(seqs[-most:] for seqs in found.values())
 
     def _unclear(self, stretches: Sequence[_Stretch]) -> list[_Stretch]:
         """The newest stretches of several steps, as far as they may hold one of the last writes."""
