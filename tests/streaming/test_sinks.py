@@ -214,6 +214,18 @@ def test_a_new_run_asks_its_sinks_first(
     assert [path.name for path in tmp_path.iterdir()] == ["file"]
 
 
+@pytest.mark.parametrize("kind", [Parquet, Delta])
+def test_a_folder_that_cannot_be(tmp_path: Path, kind: Any) -> None:
+    """A run that is there was asked for it again and again, and its end said nothing."""
+    tl.live(Plain, {Hit: tl.Push()}, tmp_path / "out", **FAST).end()
+    (tmp_path / "file").touch()
+    with tl.live(
+        Plain, {Hit: tl.Push()}, tmp_path / "out", sinks=[kind(tmp_path / "file" / "tables")], **FAST
+    ) as run:
+        wait(lambda: run.sinks[0][2] is not None)
+        assert "is no folder" in str(run.sinks[0][2])
+
+
 def test_a_database_of_another_run_is_left_alone(tmp_path: Path, database: Server) -> None:
     sessions(tmp_path / "out", lambda n: Postgres(database.dsn, schema="used"), count=1)
     with pytest.raises(SinkError, match="another live run"):

@@ -113,13 +113,10 @@ def print_end(run: Live, line: Any) -> None:
     for where, epochs in found["sliced_epochs"].items():
         line((f"  {many(epochs, 'epoch was', 'epochs were')} processed as time slices: {where}", "dim"))
     for sink in found["sinks"]:
-        style = "bold red" if sink["error"] else "dim"
-        line(
-            (
-                f"  {sink['sink']}: up to epoch {sink['epoch']:,}{'  ' + sink['error'] if sink['error'] else ''}",
-                style,
-            )
-        )
+        behind = sink["epoch"] < found["epoch"]
+        style = "bold red" if sink["error"] else "yellow" if behind else "dim"
+        said = sink["error"] or ("it gets the others when the run is begun again" if behind else "")
+        line((f"  {sink['sink']}: up to epoch {sink['epoch']:,}{'  ' + said if said else ''}", style))
     line(("digest ", "dim"), found["digest"])
     line(
         (f"timelapse parity {shlex.quote(str(run.path))}", "dim"),

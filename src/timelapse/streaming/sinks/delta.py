@@ -35,6 +35,7 @@ class Delta:
 
     def open(self, run: str) -> None:
         _need()
+        check_folder(self._folder)
         self._folder.mkdir(parents=True, exist_ok=True)
         self._run = run
 

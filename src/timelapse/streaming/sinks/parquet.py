@@ -35,6 +35,7 @@ class Parquet:
             refuse_used(self, record)
 
     def open(self, run: str) -> None:
+        check_folder(self._folder)
         self._folder.mkdir(parents=True, exist_ok=True)
 
     def _files(self, record: str) -> list[Path]:
