@@ -397,15 +397,22 @@ def write_ordered(
                 for n, table in enumerate(tables):
                     kinds = {f.name: f.type for f in types[n].schema}
                     places = rows[of == n] - firsts[n] if len(tables) > 1 else rows
-                    taken = [
-                        _taken(take, places, kinds.get(name))
-                        for take, name in zip(own[n], table.column_names, strict=True)
-                    ]
-                    block[n] = pa.table(taken, table.column_names) if taken else table
+                    block[n] = _block(own[n], places, kinds, table) if own[n] else table
                 writer.write(np.asarray(times(rows)), of, block, fit=False)
                 written(lo)
             written(last)
             yield writer.close()
+
+
+def _block(
+    takers: Sequence[Callable[[I64], pa.Array]],
+    places: I64,
+    kinds: Mapping[str, pa.DataType],
+    table: pa.Table,
+) -> pa.Table:
+    """Rows of a table. Nothing else holds them: a block's memory is free once it is written."""
+    columns = zip(takers, table.column_names, strict=True)
+    return pa.table([_taken(take, places, kinds.get(name)) for take, name in columns], table.column_names)
 
 
 def _taken(take: Callable[[I64], pa.Array], places: I64, kind: pa.DataType | None) -> pa.Array:
