@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import random
 import threading
 import time
@@ -105,8 +106,11 @@ def test_who_was_cut_off_sends_again(served: tuple[Live, Server]) -> None:
     assert sum(p.rows for p in run.last.partitions) == 13 if run.last else False
 
 
-def test_who_may_send(served: tuple[Live, Server]) -> None:
+def test_who_may_send(served: tuple[Live, Server], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Who may not is told, and the run's terminal is not filled with errors."""
     _, server = served
+    errors: list[Any] = []
+    monkeypatch.setattr(logging.getLogger("uvicorn.error"), "error", lambda *told: errors.append(told))
     for path, right, headers, status in (
         ("/push/Named", "read", {}, 401),
         ("/push/Nobody", "push", {}, 404),
@@ -119,6 +123,10 @@ def test_who_may_send(served: tuple[Live, Server]) -> None:
             raise AssertionError
         assert caught.value.response.status_code == status
         assert b"error" in (caught.value.response.body or b"")
+    with sender(server, "/push/Named", "push") as socket:
+        socket.send(rows("ann").decode())
+        assert json.loads(socket.recv(LONG))["counted"] == 1
+    assert not errors
 
 
 def test_a_sender_is_not_listened_to_beyond_what_waits(

@@ -18,6 +18,7 @@ from starlette.requests import ClientDisconnect, HTTPConnection, Request
 from starlette.responses import HTMLResponse, JSONResponse, PlainTextResponse, Response, StreamingResponse
 from starlette.routing import Route, WebSocketRoute
 from starlette.websockets import WebSocket
+from uvicorn.protocols.utils import ClientDisconnected
 
 from timelapse.decoding import decoded
 from timelapse.errors import SourceError, StorageError, TimelapseError, UsageError
@@ -282,7 +283,7 @@ class _App:
             conversation = Conversation(socket, self._push_of(socket))
         except Refused as refused:
             await socket.send_denial_response(refused.response())
-            return
+            raise ClientDisconnected from None  # else uvicorn says in the terminal that nobody has answered
         await conversation.hold()
 
     async def _filters(self, request: Request) -> Response:
