@@ -120,7 +120,7 @@ def test_digits_that_are_cut_off_are_told_with_field_share_and_place(tmp_path: P
             pq.write_table(data, path)
             data = path
     log = Log.write(tmp_path / "log", {Pay: Source(data, unit="ns")})
-    first = {"csv": f"{path}:3", "jsonl": f"{path}:2", "parquet": f"{path}:1", "table": "Table for Pay:1"}[
+    first = {"csv": f"{path}:3", "jsonl": f"{path}:2", "parquet": f"{path}:2", "table": "Table for Pay:2"}[
         kind
     ]
     said = f"2 of 3 times have digits below a microsecond, which were cut off; the first at {first}"
