@@ -99,7 +99,7 @@ def test_bad_rows_of_a_table_are_named(tmp_path: Path) -> None:
     table = pd.DataFrame({"ts": [1, 2, 3], "user": ["1", "x", "3"], "city": "c"})
     log = Log.write(tmp_path / "log", {Txn: table}, max_bad=0.5)
     (bad,) = log.quarantine().to_pylist()
-    assert (bad["file"], bad["line"], bad["type"]) == ("DataFrame for Txn", 1, "Txn")
+    assert (bad["file"], bad["line"], bad["type"]) == ("DataFrame for Txn", 2, "Txn")
     assert log.info().ingests[0].sources[0].source["from"] == "pandas table"
 
 
