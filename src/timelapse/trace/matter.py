@@ -118,14 +118,18 @@ class Matter:
                 if self._past.settled(place, self.end) > self.lo:
                     found.setdefault(place[0], []).append(place[1])
             fresh: dict[int, set[str]] = {}
+            left = self._most - len(self.events)
             for name, keys in found.items():
                 for seq in self._touching(name, keys):
-                    if name not in self.events.get(seq, ()):
+                    known = self.events.get(seq)
+                    if known is None and seq not in fresh:
+                        left -= 1
+                        if left < 0:  # the others are not looked for: that may take long, too
+                            raise Unfocused("too many events")
+                    if known is None or name not in known:
                         fresh.setdefault(seq, set()).add(name)
             for seq, names in fresh.items():
                 self.events.setdefault(seq, set()).update(names)
-            if len(self.events) > self._most:
-                raise Unfocused("too many events")
             todo = [p for p in self._asked(fresh) if p not in self.places]
 
     def expect(self, states: Iterable[str]) -> None:

@@ -1,0 +1,61 @@
+"""Which events matter to some keys: given up as soon as they are too many."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+import timelapse as tl
+from timelapse.log import MemoryLog
+from timelapse.run import replay
+from timelapse.trace.columns import Columns
+from timelapse.trace.knowledge import Unfocused
+from timelapse.trace.matter import Matter
+from timelapse.trace.whole import past_of
+
+
+class Seen(tl.Event):
+    a: int
+    b: int
+    c: int
+
+
+class Three(tl.Program):
+    x: tl.Counter[int]
+    y: tl.Counter[int]
+    z: tl.Counter[int]
+
+    @tl.on(Seen)
+    def see(self, e: Seen) -> None:
+        self.x[e.a] += 1
+        self.y[e.b] += 1
+        self.z[e.c] += 1
+
+
+@pytest.mark.parametrize("most", [5, 6, 9])
+def test_what_is_too_much_is_not_looked_for_to_its_end(most: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Three events write each key: some write two of them, and count once."""
+    keys = [(0, 1, 1)] * 2 + [(0, 0, 1)] + [(1, 0, 1)] * 2 + [(1, 1, 0)] * 3
+    events = [Seen(a=a, b=b, c=c, ts=n) for n, (a, b, c) in enumerate(keys)]
+    run = replay(Three(), MemoryLog(events, [Seen]), spark=False)
+    asked: list[Any] = []
+    holding = Columns.holding
+
+    def noting(columns: Columns, pattern: Any, *more: Any) -> Any:
+        asked.append(pattern)
+        return holding(columns, pattern, *more)
+
+    monkeypatch.setattr(Columns, "holding", noting)
+    past = past_of(run)
+    matter = Matter(past, past.stepwise, 0, len(events), (), most)
+    matter.demand([("x", 0), ("y", 0)])
+    assert sorted(matter.events) == [0, 1, 2, 3, 4]
+    assert matter.events[2] == {"x", "y"}
+    if most == 9:
+        matter.demand([("z", 0)])
+        assert sorted(matter.events) == list(range(8))
+        return
+    with pytest.raises(Unfocused, match="too many events"):
+        matter.demand([("z", 0), ("x", 1)])
+    assert len(asked) == 3  # not who wrote x[1]
