@@ -16,8 +16,11 @@ from tests.patience import LONG
 from tests.streaming.postgres_server import BINARIES, Server
 from tests.streaming.test_live import FAST, Hit, Plain, hits
 from timelapse.errors import SourceError, UsageError
+from timelapse.log.types import event_types
 from timelapse.run import run_serial
 from timelapse.streaming.sources import postgres
+from timelapse.streaming.sources.delta import DeltaSource
+from timelapse.streaming.streams import Partition
 
 SECOND = 1_000_000
 
@@ -256,3 +259,22 @@ def test_a_delta_table_that_was_made_anew(tmp_path: Path) -> None:
     with pytest.raises(SourceError, match="another table"):
         with tl.live(Plain, {Hit: tl.DeltaTable(folder)}, tmp_path / "out", **FAST) as run:
             run.wait(LONG)
+
+
+def test_a_delta_table_that_another_process_has_read_on(tmp_path: Path) -> None:
+    """Two processes begin a run at the same moment; the one that stands by takes over later."""
+    folder, (kind,) = tmp_path / "table", event_types([Hit])
+    write(folder, hits(20))
+    first, second = (DeltaSource(tl.DeltaTable(folder)) for _ in range(2))
+    for source in (first, second):
+        source.check(kind)
+    first.start(0, kind, [], [], lambda: None)
+    write(folder, hits(5))
+    read = first.poll(1000)
+    assert sum(len(b.ts) for b in read) == 25
+    at = Partition(0, 0, "table", position=read[-1].end, cursor=read[-1].cursor)
+    write(folder, hits(7))
+    second.start(0, kind, [at], read[0].notes, lambda: None)
+    assert sum(len(b.ts) for b in second.poll(1000)) == 7
+    for source in (first, second):
+        source.close()

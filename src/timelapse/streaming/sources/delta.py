@@ -99,6 +99,7 @@ class DeltaSource(LiveSource):
         known = next((p for p in partitions if p.name == ONE), None)
         if notes:
             self._first, self._noted = decoded(notes[0], _First), True
+            self._table = None  # another process has read on since this one looked
         table, self._table = self._table or self._opened(), None
         newest = table.version()
         if self._first is None:
