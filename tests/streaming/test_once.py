@@ -53,6 +53,14 @@ class Sums(tl.Program):
         self.total["other"] += e.id
 
 
+class PaidSums(tl.Program):
+    total: tl.Counter[str]
+
+    @tl.on(Paid)
+    def paid(self, e: Paid) -> None:
+        self.total[e.shop] += e.cents
+
+
 WITHIN = 50
 UNIQUE = tl.Source("", unique=["id", "shop"])
 
@@ -164,6 +172,25 @@ def test_early_results_count_them_once(tmp_path: Path) -> None:
         while run.early_results.now.rows == 0:  # type: ignore[union-attr]
             run.wait(0.02)
         assert run.early(Total).column("cents").to_pylist() == [7]
+
+
+def test_late_rows_that_were_put_into_their_places_are_known(tmp_path: Path) -> None:
+    """The run went on without corrections, and rows that came twice count once from then on."""
+    options: Any = {"unique_within": "1h", "idle": None, **FAST}
+    late = tl.Push()
+    with tl.live(
+        PaidSums, {Paid: late}, tmp_path / "out", late="correct", correct_every="1ms", **options
+    ) as run:
+        for ts, own in ((1_000, 1), (2_000, 2), (1_500, 3)):
+            late.send([Paid(id=own, shop="a", cents=1, ts=ts)])
+            run.until(lambda e, own=own: sum(p.rows for p in e.partitions) == own)  # type: ignore[misc]
+        run.until(lambda e: e.version == 1)
+    pays = tl.Push(UNIQUE)
+    with tl.live(PaidSums, {Paid: pays}, tmp_path / "out", **options) as run:
+        pays.send([Paid(id=own, shop="a", cents=1, ts=3_000 + own) for own in (3, 4)])
+        pays.close()
+        run.wait(LONG)
+    assert [e.id for e in run.journal().events(Paid)] == [1, 3, 2, 4]
 
 
 def test_what_is_refused(tmp_path: Path) -> None:

@@ -178,9 +178,12 @@ class Once:
 
     def follow(self, pack: Pack[Epoch]) -> None:
         """An epoch was committed: its rows are known."""
-        for name in pack.names("journal") if self._known else ():
-            if name in self._known and pack.about.complete is not None:
-                self._remember(name, pack.table(f"journal/{name}"), pack.about.complete)
+        complete = pack.about.complete
+        if complete is None or not self._known:
+            return
+        for part in ("journal", "inserted"):  # the run may have put late rows into their places before
+            for name in self._known.keys() & set(pack.names(part)):
+                self._remember(name, pack.table(f"{part}/{name}"), complete)
 
     def recall(self, place: RunPlace, last: Epoch | None, origin: Origin | None) -> None:
         """Know what counts at the end of an epoch, from the journal and the log that it goes on from."""
