@@ -60,7 +60,7 @@ def _read_files(
 
 
 def _read_frame(
-    number: int, type_: int, plan: Plan, *, hashed: bool, place: int
+    number: int, type_: int, plan: Plan, *, hashed: bool, place: int, numbered: bool
 ) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     def read(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
@@ -72,7 +72,9 @@ def _read_frame(
                 refuse_without_zone(plan.kind, done.doubts, f"DataFrame for {plan.kind.name}", numbered=False)
                 kept = pa.array(done.rows)
                 done.rows = np.full(len(done.ts), place, np.int64)
-                done.bad = [Bad(-1, *b[1:]) for b in done.bad]
+                # rows of a table in memory are ordered by their number
+                at = [order[0][b.row].as_py() + 1 if numbered else -1 for b in done.bad]
+                done.bad = [Bad(row, *b[1:]) for row, b in zip(at, done.bad, strict=True)]
                 own = [o.take(kept) for o in order]
                 yield from encode(number, type_, plan, -1, done, own, keyed=True, hashed=hashed)
             except TimelapseError as error:
@@ -107,6 +109,7 @@ def _frames(spark: SparkSession, prepared: Sequence[Prepared]) -> DataFrame:
                     one.plan,
                     hashed=types[number] in once,
                     place=frame_place(number, prepared),
+                    numbered=one.source.is_table,
                 ),
                 T.StructType([*schema.fields, *extra]),
             )
