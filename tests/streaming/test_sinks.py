@@ -17,7 +17,7 @@ import timelapse as tl
 from tests.patience import LONG
 from tests.streaming.postgres_server import BINARIES, Server
 from tests.streaming.test_live import FAST, Hit, Plain, Seen, hits
-from timelapse.errors import UsageError
+from timelapse.errors import SourceError, UsageError
 from timelapse.streaming.live import Live
 from timelapse.streaming.sinks import Callback, Delta, Parquet, Postgres
 from timelapse.streaming.sinks.base import Marker, Sink, SinkError
@@ -252,3 +252,11 @@ def wait(condition: Any) -> None:
     while not condition():
         assert time.monotonic() < end
         time.sleep(0.02)
+
+
+def test_a_database_that_is_only_asked_keeps_no_connection(database: Server, tmp_path: Path) -> None:
+    """The run never begins, since a source is refused."""
+    sink = Postgres(database.dsn, schema="asked")
+    with pytest.raises(SourceError):
+        tl.live(Plain, {Hit: tl.DeltaTable(tmp_path / "none")}, tmp_path / "out", sinks=[sink], **FAST)
+    assert sink._connection is None

@@ -45,10 +45,13 @@ class Postgres:
         return f"PostgreSQL {re.sub(r'password=[^ ]+', 'password=...', shown)}"
 
     def check(self, records: Sequence[str]) -> None:
-        with self._connected() as connection:
-            there = connection.execute(_THERE, (self._schema, _MARKERS)).fetchone()
-        for record in records if there else ():
-            refuse_used(self, record)
+        try:
+            with self._connected() as connection:
+                there = connection.execute(_THERE, (self._schema, _MARKERS)).fetchone()
+            for record in records if there else ():
+                refuse_used(self, record)
+        finally:
+            self.close()  # the run may never begin: a source can be refused after this
 
     def open(self, run: str) -> None:
         self._run = run
