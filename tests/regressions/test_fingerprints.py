@@ -72,3 +72,9 @@ def test_it_does_not_depend_on_the_order_of_sets(tmp_path: Path) -> None:
 def test_it_changes_with_what_the_code_reaches(old: str, new: str, tmp_path: Path) -> None:
     """A helper in another module, its constants, lambdas in tables, partial arguments, objects, sets."""
     assert shown(tmp_path, old=old, new=new) != shown(tmp_path)
+
+
+def test_names_of_attributes_are_no_globals(tmp_path: Path) -> None:
+    """What a file calls as a state or a field is called is not reached: `self.n` and `e.k` are not the file's `n` and `k`."""
+    same = "n = 5\nk = 6\ndouble = 7\nclass A(tl.Event):"
+    assert shown(tmp_path, old="class A(tl.Event):", new=same) == shown(tmp_path)

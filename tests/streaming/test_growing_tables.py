@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 import timelapse as tl
@@ -16,10 +17,12 @@ from tests.patience import LONG
 from tests.streaming.postgres_server import BINARIES, Server
 from tests.streaming.test_live import FAST, Hit, Plain, hits
 from timelapse.errors import SourceError, UsageError
+from timelapse.ingest.source import Source
 from timelapse.log.types import event_types
 from timelapse.run import run_serial
 from timelapse.streaming.sources import postgres
 from timelapse.streaming.sources.delta import DeltaSource
+from timelapse.streaming.sources.files import Files
 from timelapse.streaming.streams import Partition
 
 SECOND = 1_000_000
@@ -278,3 +281,19 @@ def test_a_delta_table_that_another_process_has_read_on(tmp_path: Path) -> None:
     assert sum(len(b.ts) for b in second.poll(1000)) == 7
     for source in (first, second):
         source.close()
+
+
+class _Counted(tl.Event):
+    user: int
+
+
+def test_rows_of_table_files_have_positions_from_0(tmp_path: Path) -> None:
+    """A run that is gone on with has such positions of the file that it read last: with others it would take a row twice."""
+    ts = pa.array([1, 2, 3], pa.timestamp("us", "UTC"))
+    for name in ("a", "b"):
+        pq.write_table(pa.table({"ts": ts, "user": [1, 2, 3]}), tmp_path / f"{name}.parquet")
+    source = Files(Source([str(tmp_path)], ts="ts"), once=True)
+    source.start(0, event_types([_Counted])[0], (), (), lambda: None)
+    found = source.poll(100)
+    assert [int(n) for batch in found for n in batch.offsets] == [0, 1, 2, *((1 << 32) + n for n in range(3))]
+    assert [batch.end for batch in found] == [2, (1 << 32) + 2]

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import datetime
 import decimal
+import dis
 import enum
 import fractions
 import functools
@@ -315,7 +316,7 @@ class Writer:
                 raise Unsure(f"the program {content.__qualname__}")
         names = _names(function.__code__)
         self.names.update(dict.fromkeys(names))
-        for name in names:
+        for name in _not_attributes(function.__code__):
             if name in function.__globals__:
                 found = function.__globals__[name]
                 self.value(f"global:{name}", found)
@@ -353,6 +354,24 @@ def _names(code: types.CodeType) -> list[str]:
         if isinstance(const, types.CodeType):
             names.extend(_names(const))
     return names
+
+
+_OF_OBJECTS = ("LOAD_ATTR", "LOAD_METHOD", "LOAD_SUPER_ATTR", "STORE_ATTR", "DELETE_ATTR")
+
+
+def _not_attributes(code: types.CodeType) -> list[str]:
+    """The names that code uses otherwise than as attributes, which are no globals: the file's `n` is not the `n` of `self.n`."""
+    used = set[str]()
+    inner: list[types.CodeType] = [code]
+    while inner:
+        one = inner.pop()
+        inner += [const for const in one.co_consts if isinstance(const, types.CodeType)]
+        used |= {
+            step.argval
+            for step in dis.get_instructions(one)
+            if step.opcode in dis.hasname and step.opname not in _OF_OBJECTS
+        }
+    return [name for name in _names(code) if name in used]
 
 
 def _text(value: Any) -> str:

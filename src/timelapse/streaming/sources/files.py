@@ -51,7 +51,7 @@ class Files(LiveSource):
         self._source, self._once = source, once
         self._taken: dict[str, _Taken] = {}
         self._waiting: deque[_Taken] = deque()
-        self._reading: Iterator[Parsed] | None = None
+        self._reading: Iterator[tuple[Parsed, int]] | None = None
         self._now: _Taken | None = None
         self._position = -1
         self._looked = self._checked = False
@@ -132,7 +132,7 @@ class Files(LiveSource):
                     break
                 assert self._reading is not None
                 assert self._now is not None
-                parsed = next(self._reading, None)
+                read = next(self._reading, None)
             except (OSError, IngestError):
                 if self._reading is not None and self._now is not None:  # it is read from its beginning again
                     self._reading = None
@@ -140,12 +140,13 @@ class Files(LiveSource):
                 if found:
                     break
                 raise
-            if parsed is None:
+            if read is None:
                 self._reading = None
                 continue
+            parsed, first = read
             base = self._now.number * _LINES
-            offsets = np.asarray(parsed.rows, np.int64) + base
-            bad = [b.row + base for b in parsed.bad]
+            offsets = np.asarray(parsed.rows, np.int64) + (base - first)
+            bad = [b.row + base - first for b in parsed.bad]
             end = max([int(offsets[-1]) if len(offsets) else -1, *bad, base])
             note = () if self._now.number in self._noted else (msgspec.json.encode(self._now).decode(),)
             self._noted.add(self._now.number)
@@ -206,12 +207,13 @@ class Files(LiveSource):
             taken = self._taken[file.path] = _Taken(number, file.path, file.size)
             self._waiting.append(taken)
 
-    def _parsed(self, file: _Taken) -> Iterator[Parsed]:
+    def _parsed(self, file: _Taken) -> Iterator[tuple[Parsed, int]]:
+        """A file's rows, and what is taken from their numbers: positions count lines from 1, and rows of tables from 0."""
         one = prepare_files(0, self._kind, replace(self._source, data=[Path(file.path)]), None, 0)
         front_to_back([one])
         for task in one.tasks:
             for _, parsed in read_task(task, one.plan):
-                yield parsed
+                yield parsed, 1 if task.groups else 0
 
     def at_end(self, partition: str) -> bool:
         return self._reading is None and not self._waiting
