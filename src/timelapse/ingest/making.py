@@ -73,8 +73,8 @@ def ingest(
                 return done[0], [done[1]]
     if spark is False:
         raise UsageError(
-            "these sources need Spark, and spark= is False", code="TL810",
-            hint="leave spark= out: DataFrames of Spark, its tables, partitions= and what is larger than the memory that may be used are read there",
+            "these sources need Spark, and Log.write(spark=False) never uses it", code="TL810",
+            hint="say nothing of Spark: its DataFrames and tables, a stated number of partitions and what is larger than the memory that may be used need it",
         )  # fmt: skip
     from timelapse.env.spark_failures import explained, is_sparks
     from timelapse.env.spark_session import session

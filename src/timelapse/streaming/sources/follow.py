@@ -32,7 +32,7 @@ class Follow(LiveSource):
     def __init__(self, source: Source, *, once: bool = False) -> None:
         if source.multiline:
             raise IngestError(
-                "multiline= is for whole files: of a file that grows, lines are taken as they come", code="TL411",
+                "multiline= (--multiline) is for whole files: of a file that grows, lines are taken as they come", code="TL411",
                 hint="write one line per record, such as JSON lines, or follow a folder of files",
             )  # fmt: skip
         self._source, self._once = source, once
