@@ -22,7 +22,7 @@ import site
 import sys
 import sysconfig
 import types
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import fields
 from functools import lru_cache
 from pathlib import Path
@@ -348,12 +348,16 @@ def _is_library(module: str | None) -> bool:
     return any(Path(file).resolve().is_relative_to(Path(root).resolve()) for root in roots)
 
 
-def _names(code: types.CodeType) -> list[str]:
-    names = list(code.co_names)
+def _codes(code: types.CodeType) -> Iterator[types.CodeType]:
+    """Code, and all code that is made in it."""
+    yield code
     for const in code.co_consts:
         if isinstance(const, types.CodeType):
-            names.extend(_names(const))
-    return names
+            yield from _codes(const)
+
+
+def _names(code: types.CodeType) -> list[str]:
+    return [name for one in _codes(code) for name in one.co_names]
 
 
 _OF_OBJECTS = ("LOAD_ATTR", "LOAD_METHOD", "LOAD_SUPER_ATTR", "STORE_ATTR", "DELETE_ATTR")
@@ -361,16 +365,12 @@ _OF_OBJECTS = ("LOAD_ATTR", "LOAD_METHOD", "LOAD_SUPER_ATTR", "STORE_ATTR", "DEL
 
 def _not_attributes(code: types.CodeType) -> list[str]:
     """The names that code uses otherwise than as attributes, which are no globals: the file's `n` is not the `n` of `self.n`."""
-    used = set[str]()
-    inner: list[types.CodeType] = [code]
-    while inner:
-        one = inner.pop()
-        inner += [const for const in one.co_consts if isinstance(const, types.CodeType)]
-        used |= {
-            step.argval
-            for step in dis.get_instructions(one)
-            if step.opcode in dis.hasname and step.opname not in _OF_OBJECTS
-        }
+    used = {
+        step.argval
+        for one in _codes(code)
+        for step in dis.get_instructions(one)
+        if step.opcode in dis.hasname and step.opname not in _OF_OBJECTS
+    }
     return [name for name in _names(code) if name in used]
 
 
