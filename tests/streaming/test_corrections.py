@@ -20,6 +20,7 @@ from tests.streaming.test_head import TYPES, Hit, Mark, Plain, Row, Seen, Timed,
 from timelapse.errors import UsageError
 from timelapse.model.program import as_program
 from timelapse.run import run_serial
+from timelapse.streaming.arrivals import PLACE
 from timelapse.streaming.chain import Overtaken
 from timelapse.streaming.checkpoints import compact
 from timelapse.streaming.collecting import collect
@@ -33,7 +34,17 @@ from timelapse.streaming.rules import Rules
 from timelapse.streaming.sinks.callback import Callback
 from timelapse.streaming.streams import Limits
 from timelapse.streaming.sums import digest_of
-from timelapse.streaming.versions import EPOCH, REJECTED, Inserted, Shift, common, journalled, net, with_seq
+from timelapse.streaming.versions import (
+    EPOCH,
+    REJECTED,
+    REMOVED,
+    Inserted,
+    Shift,
+    common,
+    journalled,
+    net,
+    with_seq,
+)
 
 
 class Failing(tl.Program):
@@ -75,6 +86,19 @@ def expected(world: World, rules: Rules) -> tuple[list[Row], list[Row]]:
     return journal, stale
 
 
+def counted(rows: Sequence[Row], rules: Rules) -> list[Row]:
+    """The rows that count, of those of the journal in its order: of several with the same values the first, and what is later than it by more than `within`."""
+    known: dict[Any, int] = {}
+    found = []
+    for row in rows:
+        fields = rules.once.get("Mark" if row.stream == 2 else "Hit")
+        key = None if fields is None else (row.stream == 2, *(getattr(row, name) for name in fields))
+        if key is None or key not in known or row.ts - known[key] > rules.within:
+            found.append(row)
+            known[key] = row.ts
+    return found
+
+
 def place_of(row: Row) -> tuple[int, int, int]:
     return row.stream, int(row.partition), row.offset
 
@@ -113,6 +137,8 @@ def check(disk: Disk, world: World, program: tl.Program, rules: Rules, *, quaran
     number = {0: 1, 1: 1, 2: 0}
     rows = [r for r in rows if place_of(r) not in aside]
     rows.sort(key=lambda r: (r.ts, number[r.stream], r.stream, int(r.partition), r.offset))
+    whole_rows, rows = rows, counted(rows, rules)
+    assert sum(p.duplicates for p in last.partitions) == len(whole_rows) - len(rows)
     # The journal as the epochs have it, version after version.
     found = newest_journal(whole)
     wanted = [(n, *place_of(r), r.ts, r.who, r.size if r.stream < 2 else None) for n, r in enumerate(rows)]
@@ -151,7 +177,7 @@ def check(disk: Disk, world: World, program: tl.Program, rules: Rules, *, quaran
 
 def drive(
     world: World, disk: Disk, program: tl.Program, rules: Rules, *, crash: float = 0.0, trouble: float = 0.0, rivals: int = 1,
-    often: float = 0.15, watch: Callable[[Head], None] = lambda _: None,
+    often: float = 0.15, follows: bool = False, watch: Callable[[Head], None] = lambda _: None,
 ) -> int:  # fmt: skip
     """Run heads over a world until everything is read, committed and corrected. Returns how many corrections were tried. `watch` is called behind each epoch."""
     rng, told, tried = world.rng, list[str](), 0
@@ -167,6 +193,8 @@ def drive(
                 head = heads[number] = opened(place, program, rules, told)
                 if head.last is None or not head.partitions:
                     declare(head, world)
+            if follows and head.follow():
+                begun[number] = None
             positions = {at: p.position for at, p in head.partitions.items()}
             ended = world.done(positions)
             head.epoch(world.batches(positions), 1_000, ended=ended)
@@ -237,6 +265,48 @@ def test_events_that_fail(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     check(disk, world, as_program(Failing), rules, quarantine=True)
 
 
+@pytest.mark.parametrize("program", [Plain, Timed])
+@pytest.mark.parametrize("seed", range(deep(10)))
+def test_rows_that_came_twice(seed: int, program: type[tl.Program], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of rows with the same values the first in the order of all rows counts, whenever late ones were put into their places, and whoever did it."""
+    monkeypatch.setenv("TIMELAPSE_KERNEL", "interpreted")
+    rng = random.Random(seed)
+    once = rng.choice([{"Hit": ["who", "size"]}, {"Hit": ["who"], "Mark": ["who"]}, {"Hit": ["size"]}])
+    rules = Rules(rng.choice([0, 3]), "correct", once=once, within=rng.choice([0, 2, 8, 25, 1_000]))
+    rows = World.of(rng, 50, 40).rows
+    digests = set()
+    for again in range(2):
+        disk, world = Disk(), World(random.Random(again), rows)
+        drive(
+            world, disk, as_program(program), rules, crash=rng.choice([0.0, 0.1]), rivals=rng.randint(1, 3), often=rng.choice([0.1, 0.6]),
+            follows=rng.random() < 0.5,
+        )  # fmt: skip
+        digests.add(digest_of(check(disk, world, as_program(program), rules)))
+    assert len(digests) == 1
+
+
+def test_rows_lose_their_places_and_have_others() -> None:
+    """The test above is not vacuous: rows of the journal are removed, rows that were left out count, late ones count nothing, and corrections change nothing."""
+    removed = again = left = nothing = 0
+    for seed in range(8):
+        rng = random.Random(seed)
+        world, disk = World.of(rng, 50, 40), Disk()
+        rules = Rules(late="correct", once={"Hit": ["who"]}, within=8)
+        drive(world, disk, as_program(Plain), rules, often=0.8, follows=True, rivals=2)
+        out: set[tuple[int, ...]] = set()
+        for pack in packs(disk):
+            for part in ("inserted", "duplicate", "removed"):
+                for name in pack.names(part):
+                    table = pack.table(f"{part}/{name}")
+                    at = list(zip(*(table.column(c).to_pylist() for c in PLACE), strict=True))
+                    removed += len(at) if part == "removed" else 0
+                    again += len(out & set(at)) if part == "inserted" else 0
+                    left += len(at) if part == "duplicate" and pack.about.correction else 0
+                    out = out - set(at) if part == "inserted" else out | set(at)
+            nothing += pack.about.correction is not None and not pack.names("inserted")
+    assert min(removed, left, again, nothing) > 1
+
+
 def test_corrections_happen() -> None:
     """The tests above are not vacuous: some histories have several versions, retractions and rows beyond the horizon."""
     versions, retracted, stale = 0, 0, 0
@@ -253,15 +323,20 @@ def test_corrections_happen() -> None:
     assert stale > 5
 
 
-def test_a_shift_is_what_inserting_does() -> None:
+def test_a_shift_is_what_a_correction_does() -> None:
     rng = random.Random(3)
-    for _ in range(50):
-        new = [rng.random() < 0.3 for _ in range(rng.randint(1, 40))]
-        inserted = np.array([n for n, is_new in enumerate(new) if is_new], np.int64)
-        old = np.array([n for n, is_new in enumerate(new) if not is_new], np.int64)
-        shift = Shift.of(inserted[::-1])
-        assert shift(np.arange(len(old))).tolist() == old.tolist()
-        assert shift(np.array([-1])).tolist() == [-1]
+    for _ in range(200):
+        union = [rng.choice(["stays", "stays", "inserted", "removed"]) for _ in range(rng.randint(1, 40))]
+        old = [kind for kind in union if kind != "inserted"]
+        new = [kind for kind in union if kind != "removed"]
+        sections = {
+            f"{part}/Hit": pa.table({"seq": np.array([n for n, kind in enumerate(rows) if kind == part], np.int64)[::-1]})
+            for part, rows in (("inserted", new), ("removed", old))
+        }  # fmt: skip
+        moved = Shift.of(sections)(np.arange(len(old))).tolist()
+        kept = iter(n for n, kind in enumerate(new) if kind == "stays")
+        assert moved == [next(kept) if kind == "stays" else REMOVED for kind in old]
+        assert Shift.of(sections)(np.array([-1, REMOVED])).tolist() == [-1, REMOVED]
 
 
 def test_common_rows_count_how_often() -> None:

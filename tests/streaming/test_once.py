@@ -193,6 +193,57 @@ def test_late_rows_that_were_put_into_their_places_are_known(tmp_path: Path) -> 
     assert [e.id for e in run.journal().events(Paid)] == [1, 3, 2, 4]
 
 
+@pytest.mark.parametrize("kernel", ["interpreted", "native"])
+def test_late_rows_take_the_places_of_others(
+    kernel: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With corrections the first in the order of all rows counts, also behind a restart: others are removed, and what was left out since they counted is there."""
+    monkeypatch.setenv("TIMELAPSE_KERNEL", kernel)
+    options: Any = {
+        "unique_within": 1e-3, "idle": None, "late": "correct", "correct_every": "1ms", "ahead": None, **FAST
+    }  # fmt: skip
+    rows = [(1_000, 1), (2_000, 2), (2_600, 2), (3_100, 1), (3_200, 3)]
+    late = [(1_500, 2), (1_700, 1), (3_150, 1)]
+    done, pays = 0, tl.Push(UNIQUE)
+    with tl.live(PaidSums, {Paid: pays}, tmp_path / "out", **options) as run:
+        for part in (rows, late):
+            for ts, own in part:
+                pays.send([Paid(id=own, shop="a", cents=ts // 100, ts=ts)])
+                done += 1
+                run.until(lambda e, done=done: sum(p.rows for p in e.partitions) == done)  # type: ignore[misc]
+        found = run.until(lambda e: e.corrected == e.number)
+        assert [(e.ts, e.id) for e in run.journal().events(Paid)] == [
+            (1_000, 1), (1_500, 2), (2_600, 2), (3_100, 1)
+        ]  # fmt: skip
+        left = run.aside()["duplicate/Paid"]
+        assert sorted(left.column("ts").to_pylist()) == [1_700, 2_000, 3_150]
+        assert sum(p.duplicates for p in found.partitions) == 3
+        assert run.parity().same
+    pays = tl.Push(UNIQUE)
+    with tl.live(PaidSums, {Paid: pays}, tmp_path / "out", **options) as run:
+        again = [(3_550, 2), (3_650, 2), (3_700, 4), (2_550, 2)]
+        for ts, own in again:
+            pays.send([Paid(id=own, shop="a", cents=1, ts=ts)])
+            done += 1
+            run.until(lambda e, done=done: sum(p.rows for p in e.partitions) == done)  # type: ignore[misc]
+        pays.close()
+        run.wait(LONG)
+    expected = counted_within(1_000, [*rows, *late, *again])
+    assert [(e.ts, e.id) for e in run.journal().events(Paid)] == expected
+    assert (2_550, 2) in expected and (2_600, 2) not in expected and (3_650, 2) in expected  # noqa: PT018
+    assert run.parity().same
+
+
+def counted_within(within: int, rows: list[tuple[int, int]]) -> list[tuple[int, int]]:
+    known: dict[int, int] = {}
+    found = []
+    for ts, own in sorted(rows):
+        if own not in known or ts - known[own] > within:
+            known[own] = ts
+            found.append((ts, own))
+    return found
+
+
 def test_what_is_refused(tmp_path: Path) -> None:
     def live(layouts: Any, **options: Any) -> None:
         tl.live(
@@ -203,7 +254,6 @@ def test_what_is_refused(tmp_path: Path) -> None:
         )
 
     for layouts, options, kind, text in (
-        ([UNIQUE], {"late": "correct"}, UsageError, "late rows of Paid are to be put into their places"),
         ([tl.Source("", unique=["id"], conflicts="last")], {}, UsageError, "the last one is to count"),
         ([tl.Source("", unique=["no"])], {}, IngestError, "has no field 'no'"),
         ([UNIQUE, tl.Source("", unique=["id"])], {}, IngestError, "its sources differ in unique"),

@@ -21,6 +21,7 @@ from timelapse.model.fingerprint import Writer, write_program
 from timelapse.model.program import Program, params_of, spec_of
 from timelapse.model.silence import is_silent
 from timelapse.streaming import chain
+from timelapse.streaming.counting import Counting
 from timelapse.streaming.format import Correction, Epoch
 from timelapse.streaming.pack import Pack
 from timelapse.streaming.place import RunPlace
@@ -74,18 +75,24 @@ class Pending:
 
 @dataclass
 class Plan:
-    """What a correction is to do: the rows that it inserts, and the newest epoch when it was begun."""
+    """What a correction is to do: the late rows, which of them count, and the newest epoch when it was begun."""
 
     late: Inserted
+    counting: Counting
     last: Epoch
+
+    @property
+    def change(self) -> Inserted:
+        """What it inserts into the journal, and removes."""
+        return self.counting.change
 
 
 @dataclass
 class Prepared:
-    """A correction that has run up to the end of an epoch (`at`)."""
+    """A correction that has run up to the end of an epoch (`at`). `running`: None where none of the late rows counts."""
 
     plan: Plan
-    running: Running
+    running: Running | None
     found: PutOut
     at: Epoch
 
@@ -112,13 +119,17 @@ def to_correct(
 
 def sections_of(place: RunPlace, prepared: Prepared, last: Epoch) -> tuple[Correction, dict[str, pa.Table]]:
     """What the epoch of a correction has, behind the epoch `last`."""
-    running, found, cut = prepared.running, prepared.found, prepared.plan.late.first
-    about = Correction(
-        last.version + 1, cut, running.start, running.first, last.last_correction, prepared.plan.last.number
-    )
-    sections = {f"inserted/{name}": pa.concat_tables(own) for name, own in found.inserted.items()}
-    seqs = np.concatenate([t.column("seq").to_numpy() for t in sections.values()])
-    return about, sections | replaced(place, running.start + 1, last, cut, Shift.of(seqs), found)
+    running, found, plan = prepared.running, prepared.found, prepared.plan
+    before, upto = last.last_correction, plan.last.number
+    left = {f"duplicate/{name}": pa.concat_tables(own) for name, own in plan.counting.left.items()}
+    if running is None:  # the journal is what it was
+        assert last.complete is not None
+        return Correction(last.version, last.complete + 1, last.number, last.end_seq, before, upto), left
+    cut = plan.change.first
+    about = Correction(last.version + 1, cut, running.start, running.first, before, upto)
+    rows = {f"inserted/{name}": pa.concat_tables(own) for name, own in found.inserted.items()}
+    rows |= {f"removed/{name}": pa.concat_tables(own) for name, own in found.removed.items()}
+    return about, rows | left | replaced(place, running.start + 1, last, cut, Shift.of(rows), found)
 
 
 def replaced(

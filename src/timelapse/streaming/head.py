@@ -32,6 +32,7 @@ from timelapse.streaming.arrivals import Held, Taken
 from timelapse.streaming.choosing import IN_KERNEL, Slicing
 from timelapse.streaming.committed import Committed
 from timelapse.streaming.correction import Pending, Plan, Prepared, sections_of
+from timelapse.streaming.counting import Counting
 from timelapse.streaming.declared import another, types_of, unsafe
 from timelapse.streaming.filters import Filter, Filters
 from timelapse.streaming.format import Checkpoint, Epoch, LiveRun
@@ -41,7 +42,7 @@ from timelapse.streaming.marks import Marks
 from timelapse.streaming.once import Once
 from timelapse.streaming.pack import Pack, packed
 from timelapse.streaming.place import RunPlace
-from timelapse.streaming.recovery import Recovery, begun_in
+from timelapse.streaming.recovery import PutOut, Recovery, begun_in
 from timelapse.streaming.rows import Batch, late_as_asked
 from timelapse.streaming.rules import Rules
 from timelapse.streaming.running import Closed, Running, Saving
@@ -202,7 +203,8 @@ class Head:
         if about.change is not None and self._is_another(about.change.fingerprint, about):
             raise another(self.program, pack.name)
         self._changed_at = self._changed_at if about.change is None else about.complete
-        if about.correction is not None or about.change is not None:
+        version = 0 if self.last is None else self.last.version
+        if about.version != version or about.change is not None:
             self._begin_kernel(compiled=True, last=about)
         else:
             try:
@@ -365,42 +367,55 @@ class Head:
 
     def plan(self) -> Plan | None:
         """A correction that puts all late rows so far into their places; None where none wait."""
-        return Plan(self.late.all(), self.last) if self.late.rows and self.last is not None else None
+        if not self.late.rows or self.last is None:
+            return None
+        late = self.late.all()
+        return Plan(late, Counting(self._types, self.once, late), self.last)
 
     def prepare(self, plan: Plan, stopped: Callable[[], None] = lambda: None) -> Prepared:
         """Run a correction up to the epoch at which it was planned. It may be done in another thread, while epochs are made.
 
         Raises HandlerError, StorageError, and what `stopped` raises, which is called again and again.
         """
-        running, found = self._recovery.begin(plan.last, late=plan.late, stopped=stopped)
+        plan.counting.go_on(self._place, plan.last, self._origin)
+        if not plan.change.rows:
+            return Prepared(plan, None, PutOut(), plan.last)
+        running, found = self._recovery.begin(plan.last, late=plan.change, stopped=stopped)
         return Prepared(plan, running, found, plan.last)
 
     def correct(self, prepared: Prepared, now: int) -> Epoch:
         """Bring a correction up to the newest epoch, and commit it. The program goes on from there. Raises as `epoch` does."""
         last, plan = self.last, prepared.plan
         assert last is not None
-        if prepared.at.number < last.number:
+        plan.counting.go_on(self._place, last, self._origin)
+        if prepared.running is not None and prepared.at.number < last.number:
             try:
                 self._recovery.again(
-                    prepared.running, prepared.at.number + 1, last, plan.late, prepared.found
+                    prepared.running, prepared.at.number + 1, last, plan.change, prepared.found
                 )
             except Abandoned:
-                running, found = self._recovery.begin(last, compiled=False, late=plan.late)
+                running, found = self._recovery.begin(last, compiled=False, late=plan.change)
                 prepared = Prepared(plan, running, found, last)
-        running = prepared.running
         correction, sections = sections_of(self._place, prepared, last)
         self.late.drop(correction.upto)
-        rows, number = plan.late.rows, last.number + 1
-        sums = replace(running.sums, schemas={**last.schemas, **running.sums.schemas})
-        decisions = [
-            f"version {correction.version} of the journal: {rows:,} late rows from {time_text(correction.cut)} on are in their places"
-        ]
+        for part, count in (("duplicate/", 1), ("removed/", 1)):
+            self.marks.count(
+                {n.removeprefix(part): t for n, t in sections.items() if n.startswith(part)}, count
+            )
+        self.marks.count({n: pa.concat_tables(own) for n, own in plan.counting.again.items()}, -1)
+        on, number, begin = prepared.running, last.number + 1, last.begin
+        sums, done = Sums.of(last), f"{plan.late.rows:,} late rows came before"
+        if on is not None:
+            sums, begin = replace(on.sums, schemas={**last.schemas, **on.sums.schemas}), on.begin
+            done = f"version {correction.version} of the journal: {plan.late.rows:,} late rows from {time_text(correction.cut)} on are in their places"
         about = self._about(
-            number, now, last.complete, last.end_seq, rows, sums, begin=running.begin, decisions=decisions, ended=last.ended,
+            number, now, last.complete, last.end_seq, plan.change.net, sums, begin=begin, decisions=[done], ended=last.ended,
             version=correction.version, last_correction=number, correction=correction,
         )  # fmt: skip
         committed = self._put(about, sections, sections)
-        self._stand_at(replace(running, sums=sums))
+        self.once.took(sections, sections.__getitem__, last.complete or 0)
+        if on is not None:
+            self._stand_at(replace(on, sums=sums))
         return committed
 
     sections: Mapping[str, pa.Table] = {}

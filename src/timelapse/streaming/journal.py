@@ -112,7 +112,7 @@ def _extend(
     if current.event_types != types:
         covered = 0  # its rows have other fields: all are written anew
     later = corrections(place, last, covered) if covered else []
-    cuts = [p.about.correction.cut for p in later if p.about.correction is not None and p.about.rows]
+    cuts = [p.about.correction.cut for p in later if p.about.correction is not None and p.names("inserted")]
     kept = [s for s in current.segments if covered and s.ts_last[-1] < min(cuts, default=INT64_MAX)]
     rows = sum(s.count for s in kept)
     if rows < current.count or not covered:
@@ -124,7 +124,7 @@ def _extend(
         return
     segments = _write(folder, types, place, first, last, begins + rows)
     version = current.version + 1
-    inserted = sum(p.about.rows for p in later)
+    inserted = sum(p.table(f"inserted/{name}").num_rows for p in later for name in p.names("inserted"))
     entry = IngestEntry(
         version,
         last.end_seq - begins - current.count,
@@ -188,8 +188,7 @@ def _write(
         pack.about.rows for pack in chain.epochs(place, first, last.number) if pack.about.correction is None
     )
     complete = INT64_MIN if last.complete is None else last.complete
-    among = sum(t.num_rows for t in inserted.between(before, complete).values())
-    seq = last.end_seq - own - among
+    seq = last.end_seq - own - inserted.more(before, complete)
     done: list[SegmentEntry] = []
     waiting: list[Mapping[str, pa.Table]] = []
     rows = 0

@@ -143,7 +143,7 @@ def live(
         ),
         max_quarantined if quarantine else None,
         None if correct_within is None else micros_of(correct_within, "correct_within= (--correct-within)"),
-        unique_fields(((kind, layouts_of(streams, cls)) for kind, cls in zip(declared, types, strict=True)), late=late),
+        unique_fields(((kind, layouts_of(streams, cls)) for kind, cls in zip(declared, types, strict=True))),
         micros_of(unique_within, "unique_within= (--unique-within)"),
     )  # fmt: skip
     timing = Timing(

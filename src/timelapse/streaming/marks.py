@@ -52,12 +52,12 @@ class Marks:
         """A partition for people."""
         return f"{self.entry(partition.stream).text} {partition.name}".strip()
 
-    def count(self, duplicates: Mapping[str, pa.Table]) -> None:
-        """Count rows that came before, by the partitions that they are of."""
+    def count(self, duplicates: Mapping[str, pa.Table], each: int = 1) -> None:
+        """Count rows that came before, by the partitions that they are of; with -1 as each, rows that count after all."""
         for table in duplicates.values():
             stream, number = (np.asarray(table.column(name)) for name in PLACE[:2])
             for partition in self.partitions.values():
-                partition.duplicates += int(
+                partition.duplicates += each * int(
                     ((stream == partition.stream) & (number == partition.number)).sum()
                 )
 

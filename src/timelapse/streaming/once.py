@@ -6,7 +6,7 @@ row's time on, for as long as the run says. What is known is in the journal: a p
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 import numpy as np
 import numpy.typing as npt
@@ -31,7 +31,11 @@ from timelapse.tables.rowhash import both_lanes, seed_of, whole_array
 U64 = npt.NDArray[np.uint64]
 
 
-def unique_fields(layouts: Iterable[tuple[EventType, Sequence[Source]]], *, late: str) -> Fields:
+Key = tuple[int, int]
+"""The hash of a row's values, in two halves."""
+
+
+def unique_fields(layouts: Iterable[tuple[EventType, Sequence[Source]]]) -> Fields:
     """What sources ask for (`unique`). Raises UsageError, and IngestError (TL411) where sources of a type differ in it."""
     found: dict[str, Sequence[str]] = {}
     for kind, sources in layouts:
@@ -45,12 +49,6 @@ def unique_fields(layouts: Iterable[tuple[EventType, Sequence[Source]]], *, late
                 hint="leave conflicts out: the first one counts",
             )  # fmt: skip
         found[kind.name] = rule.fields
-    if found and late == "correct":
-        raise UsageError(
-            f"late rows of {', '.join(found)} are to be put into their places, and rows that came twice to be left out (unique): which of two is in the journal "
-            "would depend on when a correction is made",
-            hint="leave late rows aside (--late side), or look for duplicates in a handler", code="TL810",
-        )  # fmt: skip
     return found
 
 
@@ -92,6 +90,22 @@ class _Known:
             merged = _sorted(self._runs[-2:], since)
             self._runs[-2:] = [merged] if len(merged[0]) else []
 
+    def forget(self, low: U64, high: U64, ts: I64) -> None:
+        """Some rows are no longer in the journal: of each what is known once is forgotten."""
+        for n, (lows, highs, times) in enumerate(self._runs):
+            gone: set[int] = set()
+            for a, b, t in zip(low, high, ts, strict=True):
+                at = int(np.searchsorted(lows, a))
+                while at < len(lows) and lows[at] == a:
+                    if highs[at] == b and times[at] == t:
+                        gone.add(at)
+                    at += 1
+            if gone:
+                stays = np.ones(len(lows), np.bool_)
+                stays[list(gone)] = False
+                self._runs[n] = lows[stays], highs[stays], times[stays]
+        self._runs = [run for run in self._runs if len(run[0])]
+
 
 def _sorted(runs: Iterable[tuple[U64, U64, I64]], since: int = INT64_MIN) -> tuple[U64, U64, I64]:
     low, high, ts = (np.concatenate(parts) for parts in zip(*runs, strict=True))
@@ -104,12 +118,12 @@ class Once:
     """Leaves out rows whose values were in the journal `within` microseconds before, or less."""
 
     def __init__(self, types: Sequence[EventType], fields: Fields, within: int) -> None:
-        self._types, self._fields, self._within = types, fields, within
+        self._types, self.fields, self.within = types, fields, within
         self._known = {name: _Known() for name in fields}
 
     def copy(self) -> Once:
         """The same as it is now, for another thread."""
-        found = Once(self._types, self._fields, self._within)
+        found = Once(self._types, self.fields, self.within)
         found._known = {name: known.copy() for name, known in self._known.items()}
         return found
 
@@ -139,12 +153,12 @@ class Once:
 
     def _again(self, name: str, table: pa.Table, complete: int) -> Bools:
         """Which rows came before. The others are known from now on."""
-        low, high, whole = self._hashes(name, table)
+        low, high, whole = self.hashes(name, table)
         ts = np.asarray(table.column("ts"))
         known = self._known[name].times(low, high)
         # Without leaving int64: what is known is no later than these rows.
         gone: Bools = (
-            whole & (known > INT64_MIN) & (known >= np.maximum(ts, INT64_MIN + self._within) - self._within)
+            whole & (known > INT64_MIN) & (known >= np.maximum(ts, INT64_MIN + self.within) - self.within)
         )
         order = np.lexsort((high, low))
         same = (low[order][1:] == low[order][:-1]) & (high[order][1:] == high[order][:-1])
@@ -154,19 +168,20 @@ class Once:
         for at in np.flatnonzero(several & whole).tolist():
             key = int(low[at]), int(high[at])
             before = seen.get(key, int(known[at]))
-            gone[at] = before > INT64_MIN and int(ts[at]) - before <= self._within
+            gone[at] = before > INT64_MIN and int(ts[at]) - before <= self.within
             if not gone[at]:
                 seen[key] = int(ts[at])
         new = whole & ~gone
-        self._known[name].add(low[new], high[new], ts[new], self._since(complete))
+        self._known[name].add(low[new], high[new], ts[new], self.since(complete))
         return gone
 
-    def _since(self, complete: int) -> int:
-        return max(INT64_MIN, complete - self._within)
+    def since(self, complete: int) -> int:
+        """The time from which on rows matter to those behind `complete`."""
+        return max(INT64_MIN, complete - self.within)
 
-    def _hashes(self, name: str, table: pa.Table) -> tuple[U64, U64, Bools]:
-        """Of each row's values, and whether none of them is missing: else it came nobody after."""
-        columns = [whole_array(table.column(field)) for field in self._fields[name]]
+    def hashes(self, name: str, table: pa.Table) -> tuple[U64, U64, Bools]:
+        """Hashes of each row's values, and whether none of them is missing: else it came nobody after."""
+        columns = [whole_array(table.column(field)) for field in self.fields[name]]
         whole = np.ones(table.num_rows, np.bool_)
         for column in columns:
             if column.null_count:
@@ -179,37 +194,52 @@ class Once:
     def follow(self, pack: Pack[Epoch]) -> None:
         """An epoch was committed: its rows are known."""
         complete = pack.about.complete
-        if complete is None or not self._known:
-            return
-        for part in ("journal", "inserted"):  # the run may have put late rows into their places before
-            for name in self._known.keys() & set(pack.names(part)):
-                self._remember(name, pack.table(f"{part}/{name}"), complete)
+        if complete is not None:
+            self.took(pack.sections, pack.table, complete)
+
+    def took(self, names: Iterable[str], table: Callable[[str], pa.Table], complete: int) -> None:
+        """An epoch's sections: its rows are known. In a correction, late rows are in their places, and others may be removed since these count."""
+        found = {tuple(name.split("/", 1)): name for name in names if "/" in name}
+        for name in self._known:
+            for part in ("journal", "inserted"):
+                if (part, name) in found:
+                    self._remember(name, table(found[part, name]), complete)
+            if ("removed", name) in found and self.has(name, gone := table(found["removed", name])):
+                low, high, whole = self.hashes(name, gone)
+                self._known[name].forget(low[whole], high[whole], np.asarray(gone.column("ts"))[whole])
 
     def recall(self, place: RunPlace, last: Epoch | None, origin: Origin | None) -> None:
         """Know what counts at the end of an epoch, from the journal and the log that it goes on from."""
         complete = (None if origin is None else origin.complete) if last is None else last.complete
         if not self._known or complete is None:
             return
-        since, first = self._since(complete), 0 if last is None else last.number
-        while first > 0:
-            ends = chain.read_about(place, first).complete
-            if ends is None or ends < since:
-                break
-            first -= 1
+        first = self.first(place, 0 if last is None else last.number, complete)
         if first == 0 and origin is not None:
-            for block in origin.blocks(since - 1):
+            for block in origin.blocks(self.since(complete) - 1):
                 for name in self._known.keys() & block.tables.keys():
                     self._remember(name, block.tables[name], complete)
         for pack in chain.epochs(place, first + 1, 0 if last is None else last.number):
             self.follow(pack)
 
+    def first(self, place: RunPlace, number: int, complete: int) -> int:
+        """The epoch behind which rows matter to those behind `complete`, of those up to `number`; 0: rows of the log before them do, too."""
+        since = self.since(complete)
+        while number > 0:
+            ends = chain.read_about(place, number).complete
+            if ends is None or ends < since:
+                break
+            number -= 1
+        return number
+
+    def has(self, name: str, table: pa.Table) -> bool:
+        """Whether rows have the fields; else they are from before the event had them."""
+        return set(self.fields[name]) <= set(table.column_names)
+
     def _remember(self, name: str, table: pa.Table, complete: int) -> None:
-        if set(self._fields[name]) <= set(
-            table.column_names
-        ):  # else they are from before the event had such a field
-            low, high, whole = self._hashes(name, table)
+        if self.has(name, table):
+            low, high, whole = self.hashes(name, table)
             self._known[name].add(
-                low[whole], high[whole], np.asarray(table.column("ts"))[whole], self._since(complete)
+                low[whole], high[whole], np.asarray(table.column("ts"))[whole], self.since(complete)
             )
 
 

@@ -16,6 +16,7 @@ from timelapse.model.events import Event, Record
 from timelapse.model.program import Program
 from timelapse.run.run import Run
 from timelapse.streaming import chain
+from timelapse.streaming.arrivals import PLACE
 from timelapse.streaming.declared import joined, put_out
 from timelapse.streaming.format import Epoch, LiveRun
 from timelapse.streaming.journal import as_live, journal
@@ -24,7 +25,7 @@ from timelapse.streaming.parity import Parity, parity
 from timelapse.streaming.place import LivePlace, live_place
 from timelapse.streaming.programs import program_now
 from timelapse.streaming.sums import digest_of
-from timelapse.streaming.versions import EPOCH, net, with_seq
+from timelapse.streaming.versions import EPOCH, at_places, net, with_seq
 
 if TYPE_CHECKING:
     from timelapse.trace import Explanation
@@ -166,10 +167,22 @@ class Reading:
         """Rows that were put aside: `bad`, and by event type those of an absurd time, those that a filter fits, and those that came before."""
         found: dict[str, list[pa.Table]] = {}
         for pack in self.epochs():
+            for name in pack.names(
+                "inserted"
+            ):  # rows that were left out and count now, where late ones were put into their places
+                table = pack.table(f"inserted/{name}")
+                own = found.get(f"duplicate/{name}", [])
+                own[:] = [part.filter(pa.array(~at_places(part, table)[0])) for part in own]
             for name in pack.sections:
                 if name == "bad" or name.startswith(("absurd/", "filtered/", "duplicate/")):
                     found.setdefault(name, []).append(pack.table(name))
-        return {name: joined(tables) for name, tables in found.items()}
+            for name in pack.names("removed"):
+                table = pack.table(f"removed/{name}").drop_columns(["seq"])
+                order = ["ts", *PLACE]
+                table = table.select([*order, *(c for c in table.column_names if c not in order)])
+                found.setdefault(f"duplicate/{name}", []).append(table)
+        joint = {name: joined(tables) for name, tables in found.items()}
+        return {name: table for name, table in joint.items() if table.num_rows}
 
     def _sections(self, name: str, after: int) -> list[pa.Table]:
         return [pack.table(name) for pack in self.epochs(after + 1) if name in pack.sections]

@@ -20,7 +20,7 @@ from timelapse.log.types import EventType
 from timelapse.model.failure import Quarantined
 from timelapse.model.program import Program
 from timelapse.streaming import chain, checkpoints
-from timelapse.streaming.arrivals import PLACE, Taken
+from timelapse.streaming.arrivals import Taken
 from timelapse.streaming.declared import fitted, put_out
 from timelapse.streaming.format import Checkpoint, Epoch
 from timelapse.streaming.handover import Origin
@@ -32,7 +32,7 @@ from timelapse.streaming.sliced import SLICED_ROWS, replayed
 from timelapse.streaming.spread import Spread
 from timelapse.streaming.stand import Stand
 from timelapse.streaming.sums import Emitted, Sums
-from timelapse.streaming.versions import Inserted, common, corrections, journalled, shift_of, valid
+from timelapse.streaming.versions import Inserted, at_places, corrections, journalled, shift_of, valid
 from timelapse.streaming.window import Block, JournalEnd
 
 PIECE_ROWS = 1_000_000
@@ -50,6 +50,10 @@ class PutOut:
     quarantined: list[Quarantined] = field(default_factory=list)
     inserted: dict[str, list[pa.Table]] = field(default_factory=dict)
     """By event type: rows that were inserted, as they stand in the journal."""
+    removed: dict[str, list[pa.Table]] = field(default_factory=dict)
+    """By event type: rows that were removed, as they stood in the version before."""
+    moved: int = 0
+    """How many more rows there are in the journal now."""
 
     def add(self, emitted: Emitted) -> None:
         for name, table in emitted.outputs.items():
@@ -100,7 +104,7 @@ class Recovery:
     ) -> tuple[Running, PutOut]:  # fmt: skip
         """The program at the end of `last` (None: at the beginning), and what it has put out since `Running.start`.
 
-        `late`: rows that are inserted, too. Without any, what is put out is compared with the epochs' sums (TL944). `stopped` is
+        `late`: rows that are inserted and removed, too. Without any, what is put out is compared with the epochs' sums (TL944). `stopped` is
         called again and again, and raises to give up. Raises StorageError, HandlerError.
         """
         try:
@@ -274,8 +278,9 @@ class Recovery:
             return set()
         inserted = Inserted(self._types)
         inserted.add_all([p for p in packs if p.about.correction is not None])
-        among = sum(t.num_rows for t in inserted.between(until, epoch.complete).values())
-        rows = among + sum(p.about.rows for p in packs if p.about.correction is None)
+        rows = inserted.more(until, epoch.complete) + sum(
+            p.about.rows for p in packs if p.about.correction is None
+        )
         journal.begin(epoch.end_seq - rows, epoch.begin, before)
         for pack in packs:
             if pack.about.correction is None and pack.about.complete is not None:
@@ -288,14 +293,15 @@ class Recovery:
         self, running: Running, first: int, last: Epoch, late: Inserted | None, found: PutOut | None,
         stopped: Callable[[], None] = lambda: None, *, compare: bool = True,
     ) -> None:  # fmt: skip
-        """Run epochs of the journal from `first` on, in its newest version, with further rows. Raises RunError (TL944) where they
+        """Run epochs of the journal from `first` on, in its newest version, with what `late` inserts and removes. Raises RunError (TL944) where they
         now give something else than what is in the epochs."""
         since = corrections(self._place, last, first - 1)
         inserted = Inserted(self._types)
         inserted.add_all(since)
-        for kind in self._types:
-            if late is not None and (table := late.of(kind.name)) is not None:
-                inserted.add(kind.name, table)
+        now = Inserted(self._types)
+        now.add_all(since)
+        if late is not None:
+            inserted.join(late)
         exact = since[-1].about.number if since else 0
         begin = inserted.first if inserted.rows else None
         for pack in chain.epochs(self._place, first, last.number):
@@ -314,7 +320,11 @@ class Recovery:
                 if found is not None:
                     found.add(emitted)
                 if found is not None and late is not None:
-                    self._note_inserted(taken, late.between(before, about.complete), found)
+                    first_seq = running.journal.count - taken.rows - found.moved
+                    found.moved += late.more(before, about.complete)
+                    self._note(taken, late.between(before, about.complete), found.inserted)
+                    if gone := late.removed(before, about.complete):
+                        self._note(journalled(self._types, pack, now, before, first_seq), gone, found.removed)
             if late is None and compare and about.number >= exact:
                 self._compare(running.sums, pack)
 
@@ -370,13 +380,12 @@ class Recovery:
         self.spread.took(time.perf_counter() - began)
         return running
 
-    def _note_inserted(self, taken: Taken, late: Mapping[int, pa.Table], found: PutOut) -> None:
-        """Keep which rows of the journal were inserted."""
-        for number, own in late.items():
-            name = self._types[number].name
-            table = taken.tables[name]
-            here, _ = common([table.column(c) for c in PLACE], [own.column(c) for c in PLACE])
-            found.inserted.setdefault(name, []).append(table.filter(pa.array(here)))
+    def _note(self, taken: Taken, some: Mapping[int, pa.Table], found: dict[str, list[pa.Table]]) -> None:
+        """Keep some rows as they stand in the journal."""
+        for number, own in some.items():
+            table = taken.tables[self._types[number].name]
+            here, _ = at_places(table, own)
+            found.setdefault(self._types[number].name, []).append(table.filter(pa.array(here)))
 
     def _compare(self, sums: Sums, pack: Pack[Epoch]) -> None:
         if (sums.outputs, sums.rejected) != (dict(pack.about.outputs), pack.about.rejected):
@@ -405,7 +414,7 @@ def taken_out(packs: Iterable[Pack[Epoch]]) -> set[int]:
     for pack in packs:
         if pack.about.correction is not None:
             gone = shift_of(pack)(gone)
-            gone = gone[gone < pack.about.correction.first]
+            gone = gone[(gone >= 0) & (gone < pack.about.correction.first)]
         if "quarantined" in pack.sections:
             gone = np.concatenate([gone, pack.table("quarantined").column("seq").to_numpy()])
     return set(gone.tolist())

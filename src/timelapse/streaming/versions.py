@@ -1,13 +1,13 @@
 """Versions of the journal: rows that came late are put into their places, and the rows behind them move on.
 
 The order of the journal is total (time, type, stream, partition, position), so a version follows from its rows. A correction's epoch has the
-rows that it inserts, with their seq in the new version; from these follows where every row of the version before has
-gone.
+rows that it inserts, with their seq in the new version, and those that it removes since one that is inserted counts in their place (once.py), with their seq in
+the version before; from these follows where every row of the version before has gone.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,7 +18,7 @@ import pyarrow as pa
 from timelapse.ids import INT64_MIN
 from timelapse.log.types import EventType
 from timelapse.streaming import chain
-from timelapse.streaming.arrivals import Taken, arrivals_schema, ordered
+from timelapse.streaming.arrivals import PLACE, Taken, arrivals_schema, ordered
 from timelapse.streaming.declared import fitted, joined
 from timelapse.streaming.format import Checkpoint, Epoch
 from timelapse.streaming.pack import Pack
@@ -30,35 +30,46 @@ EPOCH = "@epoch"
 """The column of a retraction that says in which epoch the row was put out."""
 REJECTED = "~rejected"
 """What a feed calls rejected events: no record has such a name."""
+REMOVED = -2
+"""The seq in the next version of a row that is not in it. What it was the root of is never put out there."""
 
 
 @dataclass(frozen=True)
 class Shift:
-    """Where the rows of one version stand in the next. `bounds[i]`: from this seq on at least i + 1 rows were inserted before."""
+    """Where the rows of one version stand in the next. `gone`: the seqs of those that are removed, rising. `bounds[i]`: of those that are
+    left, numbered anew, at least i + 1 rows were inserted before those from this number on."""
 
     bounds: I64
+    gone: I64
 
     @classmethod
-    def of(cls, seqs: I64) -> Shift:
-        """Of the seqs that the inserted rows have in the new version."""
-        rising = np.sort(seqs)
-        return cls(rising - np.arange(len(rising)))
+    def of(cls, sections: Mapping[str, pa.Table]) -> Shift:
+        """Of a correction's sections: rows that are inserted, with their seqs in the new version, and rows that are removed, with theirs in the old one."""
+        rising, gone = (
+            np.sort(np.concatenate([np.zeros(0, np.int64), *(np.asarray(t.column("seq")) for t in found)]))
+            for found in ([t for n, t in sections.items() if n.startswith(part)] for part in ("inserted/", "removed/"))
+        )  # fmt: skip
+        return cls(rising - np.arange(len(rising)), gone)
 
     @classmethod
     def none(cls) -> Shift:
         """No row has moved."""
-        return cls(np.zeros(0, np.int64))
+        return cls.of({})
 
     def __call__(self, seqs: I64) -> I64:
-        """The seqs in the new version; -1 (no row) stays."""
-        moved: I64 = seqs + np.searchsorted(self.bounds, seqs, side="right")
+        """The seqs in the new version; -1 (no row) stays, and REMOVED."""
+        before = np.searchsorted(self.gone, seqs)
+        moved: I64 = seqs - before
+        moved += np.searchsorted(self.bounds, moved, side="right")
+        if len(self.gone):
+            moved[self.gone[np.minimum(before, len(self.gone) - 1)] == seqs] = REMOVED
         return moved
 
 
 def shift_of(pack: Pack[Epoch]) -> Shift:
     """What a correction's epoch has done to the rows of the version before."""
-    seqs = [pack.table(f"inserted/{n}").column("seq").to_numpy() for n in pack.names("inserted")]
-    return Shift.of(np.concatenate(seqs)) if seqs else Shift.none()
+    names = [f"{part}/{name}" for part in ("inserted", "removed") for name in pack.names(part)]
+    return Shift.of({name: pack.table(name) for name in names})
 
 
 def corrections(place: RunPlace, last: Epoch | None, after: int) -> list[Pack[Epoch]]:
@@ -92,50 +103,101 @@ def valid(place: RunPlace, last: Epoch | None) -> Callable[[Checkpoint], bool]:
 
 
 class Inserted:
-    """Rows that were inserted into a part of the journal, by type, in the order of their times."""
+    """Rows that were inserted into a part of the journal, and rows of it that were removed, by type, in the order of their times."""
 
     def __init__(self, types: Sequence[EventType]) -> None:
         self._types = list(types)
         self._own: dict[int, pa.Table] = {}
+        self._gone: dict[int, pa.Table] = {}
 
     def add(self, name: str, table: pa.Table) -> None:
-        """Rows of a type, in any order; columns beyond those of arrivals are left out."""
-        number = next(n for n, kind in enumerate(self._types) if kind.name == name)
+        """Rows of a type, in any order; columns beyond those of arrivals are left out. Those that were removed are where they were again."""
+        self._put(name, table, self._own, self._gone)
+
+    def remove(self, name: str, table: pa.Table) -> None:
+        """Rows of a type that are no longer in the journal."""
+        self._put(name, table, self._gone, self._own)
+
+    def _put(self, name: str, table: pa.Table, to: dict[int, pa.Table], back: dict[int, pa.Table]) -> None:
+        number = self._number(name)
         table = bare(self._types[number], table)
-        if number in self._own:
-            table = pa.concat_tables([self._own[number], table])
+        if number in back:
+            again, stays = at_places(table, back[number])
+            table, back[number] = table.filter(pa.array(~again)), back[number].filter(pa.array(~stays))
+        if number in to:
+            table = pa.concat_tables([to[number], table])
         order = np.argsort(table.column("ts").to_numpy(), kind="stable")
-        self._own[number] = table.combine_chunks().take(pa.array(order))
+        to[number] = table.combine_chunks().take(pa.array(order))
+
+    def _number(self, name: str) -> int:
+        return next(n for n, kind in enumerate(self._types) if kind.name == name)
 
     def add_all(self, packs: Sequence[Pack[Epoch]]) -> None:
-        """What some corrections have inserted."""
+        """What some corrections have inserted and removed."""
         for pack in packs:
+            for name in pack.names("removed"):
+                self.remove(name, pack.table(f"removed/{name}"))
             for name in pack.names("inserted"):
                 self.add(name, pack.table(f"inserted/{name}"))
 
+    def join(self, later: Inserted) -> None:
+        """What a further correction inserts and removes."""
+        for number, table in later._gone.items():
+            self.remove(self._types[number].name, table)
+        for number, table in later._own.items():
+            self.add(self._types[number].name, table)
+
     def of(self, name: str) -> pa.Table | None:
-        """Those of a type."""
-        return self._own.get(next(n for n, kind in enumerate(self._types) if kind.name == name))
+        """Those of a type that were inserted."""
+        return self._own.get(self._number(name))
 
     @property
     def rows(self) -> int:
-        return sum(table.num_rows for table in self._own.values())
+        """How many were inserted."""
+        return _rows(self._own)
+
+    @property
+    def net(self) -> int:
+        """How many more rows there are."""
+        return _rows(self._own) - _rows(self._gone)
 
     @property
     def first(self) -> int:
         """The least time of them."""
-        return min(int(table.column("ts")[0].as_py()) for table in self._own.values())
+        found = [table for own in (self._own, self._gone) for table in own.values() if table.num_rows]
+        return min(int(table.column("ts")[0].as_py()) for table in found)
 
     def between(self, after: int | None, upto: int) -> dict[int, pa.Table]:
-        """Those later than one time, up to another."""
-        found = {}
-        for number, table in self._own.items():
-            ts = table.column("ts").to_numpy()
-            lo = 0 if after is None else int(np.searchsorted(ts, after, side="right"))
-            hi = int(np.searchsorted(ts, upto, side="right"))
-            if lo < hi:
-                found[number] = table.slice(lo, hi - lo)
-        return found
+        """Those that were inserted later than one time, up to another."""
+        return _between(self._own, after, upto)
+
+    def removed(self, after: int | None, upto: int) -> dict[int, pa.Table]:
+        """Those that were removed, the same."""
+        return _between(self._gone, after, upto)
+
+    def more(self, after: int | None, upto: int) -> int:
+        """How many more rows there are later than one time, up to another."""
+        return _rows(self.between(after, upto)) - _rows(self.removed(after, upto))
+
+
+def _rows(own: Mapping[int, pa.Table]) -> int:
+    return sum(int(table.num_rows) for table in own.values())
+
+
+def _between(own: Mapping[int, pa.Table], after: int | None, upto: int) -> dict[int, pa.Table]:
+    found = {}
+    for number, table in own.items():
+        ts = table.column("ts").to_numpy()
+        lo = 0 if after is None else int(np.searchsorted(ts, after, side="right"))
+        hi = int(np.searchsorted(ts, upto, side="right"))
+        if lo < hi:
+            found[number] = table.slice(lo, hi - lo)
+    return found
+
+
+def at_places(left: pa.Table, right: pa.Table) -> tuple[Bools, Bools]:
+    """Which rows of each of two tables are in the other, by their places."""
+    return common([left.column(c) for c in PLACE], [right.column(c) for c in PLACE])
 
 
 def bare(kind: EventType, table: pa.Table) -> pa.Table:
@@ -148,14 +210,14 @@ def bare(kind: EventType, table: pa.Table) -> pa.Table:
 def journalled(
     types: Sequence[EventType], pack: Pack[Epoch], inserted: Inserted, after: int | None, first_seq: int
 ) -> Taken:
-    """The journal's rows of an epoch in the newest version: its own, and those that were inserted among them.
+    """The journal's rows of an epoch in the newest version: its own that were not removed, and those that were inserted among them.
 
     `after`: the time up to which the epochs before go (None: this one begins the journal); `first_seq`: the seq of the first row.
     """
     about = pack.about
     complete = INT64_MIN if about.complete is None else about.complete
-    among = inserted.between(after, complete)
-    if not among:
+    among, gone = inserted.between(after, complete), inserted.removed(after, complete)
+    if not among and not gone:
         moved = first_seq - about.first_seq
         tables = {
             kind.name: _moved(fitted(kind, pack.table(f"journal/{kind.name}")), moved)
@@ -166,8 +228,12 @@ def journalled(
     for number, kind in enumerate(types):
         if f"journal/{kind.name}" in pack.sections:
             own = bare(kind, pack.table(f"journal/{kind.name}"))
+            if number in gone:
+                own = own.filter(pa.array(~at_places(own, gone[number])[0]))
             among[number] = pa.concat_tables([own, among[number]]) if number in among else own
-    return ordered(types, {n: among[n].combine_chunks() for n in sorted(among)}, first_seq)
+    return ordered(
+        types, {n: among[n].combine_chunks() for n in sorted(among) if among[n].num_rows}, first_seq
+    )
 
 
 def _moved(table: pa.Table, by: int) -> pa.Table:
