@@ -4,8 +4,8 @@
     python -m benchmarks.kills --runs 20 --seed 7 --engine cluster
 
 Each run ends with a whole run whose digests are the serial loop's; until then every attempt ends with a kill, or with an error that has a
-code and says what to do. With `--engine local` drivers replay and ingest in this machine's processes; with `cluster` they replay on a session with
-`local-cluster[2,1,1024]`, whose executors and workers are killed, too. One line of JSON for each run, and one with the sums.
+code and says what to do. With `--engine local` drivers replay and ingest in this machine's processes; with `cluster` on a session with
+`local-cluster[2,1,1024]` (benchmarks/kills_cluster.py). One line of JSON for each run, and one with the sums.
 """
 
 from __future__ import annotations
@@ -15,10 +15,8 @@ import json
 import os
 import random
 import resource
-import select
 import shutil
 import signal
-import subprocess
 import sys
 import tempfile
 import time
@@ -46,7 +44,6 @@ from timelapse.run.files import check_files
 PROGRAMS: tuple[type[tl.Program], ...] = (Tally, Lately)
 MOST = 6
 """So many attempts meet with failures; the next one does not."""
-SPARK = "local-cluster[2,1,1024]"
 
 
 class Wrong(AssertionError):
@@ -214,7 +211,7 @@ class Local:
                 raise Wrong("a replay says that it is done, and there is nothing")
             if what == "killed" and rng.random() < 0.4:
                 torn[damage(place, rng)] += 1
-        taken = self._check(out, program)
+        taken = self.check(out, program)
         left = [p.name for p in place.iterdir() if p.name != "run"]
         return {
             "what": "replay",
@@ -226,7 +223,7 @@ class Local:
             "left": left,
         }
 
-    def _check(self, out: Path, program: type[tl.Program]) -> dict[str, int]:
+    def check(self, out: Path, program: type[tl.Program]) -> dict[str, int]:
         known = self.folder / "found.json"
 
         def look() -> None:
@@ -246,6 +243,17 @@ class Local:
             raise Wrong(f"{out}: {found['why']}")
         return {f"taken over: {name}": count for name, count in found["taken"].items()}
 
+    def check_log(self, log: Path, out: Path) -> dict[str, int]:
+        """A log that was ingested has the events of the first one: a replay of it is the serial loop's."""
+
+        def look() -> None:
+            _replay(Tally, log, out, {"slices": 2})
+            if tl.Log.open(log).count != tl.Log.open(self.log).count:
+                raise Wrong("the log has another number of events")
+
+        self.must(forked(look, self.say)[0])
+        return self.check(out, Tally)
+
     def _ingested(self, rng: random.Random) -> dict[str, Any]:
         place = self.folder / "place"
         shutil.rmtree(place, ignore_errors=True)
@@ -256,163 +264,7 @@ class Local:
             said[forked(lambda: _ingest(self.files, log), self.say, place, at)[0]] += 1
             if log.exists():
                 break
-
-        def look() -> None:
-            _replay(Tally, log, place / "run", {"slices": 2})
-            if tl.Log.open(log).count != tl.Log.open(self.log).count:
-                raise Wrong("the log has another number of events")
-
-        self.must(forked(look, self.say)[0])
-        return {"what": "ingest", **said, **self._check(place / "run", Tally)}
-
-
-# --- on a cluster of processes --------------------------------------------------------------------------------
-
-DRIVER = """
-import json, os, sys
-import timelapse as tl
-from benchmarks.kills_program import Tally, Lately
-from timelapse.env.spark_session import session
-from timelapse.errors import TimelapseError
-from timelapse.run.files import check_files
-spark = session(master=sys.argv[1], conf={"spark.ui.enabled": "false", "spark.executor.memory": "1g", "spark.speculation": "true"})
-print("session", flush=True)
-for line in sys.stdin:
-    program, log, out, how = json.loads(line)
-    try:
-        run = tl.replay({"Tally": Tally, "Lately": Lately}[program], log, out=out, engine="spark", spark=spark, cache=False, **how)
-        found = check_files(run)
-        taken = run.certificate["taken_over"] or {"slices": 0, "passes": 0}
-        said = ["done", run.digest, run.state_digest, found.ok and not found.others, taken["slices"] + taken["passes"], run.certificate["again"]]
-    except TimelapseError as error:
-        said = ["error", error.code, bool(error.hint)]
-    print(json.dumps(said), flush=True)
-"""
-
-
-class Session:
-    """A driver with a session of Spark, which replays what it is told."""
-
-    def __init__(self) -> None:
-        self.process = subprocess.Popen(
-            [sys.executable, "-c", DRIVER, SPARK], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL, text=True,
-        )  # fmt: skip
-        if self.said(600) != "session":
-            raise Wrong("no session of Spark")
-
-    def said(self, seconds: float) -> str | None:
-        """The next line; "" where the process is gone; None where there is none in time."""
-        assert self.process.stdout is not None
-        ready, _, _ = select.select([self.process.stdout], [], [], seconds)
-        return self.process.stdout.readline().strip() if ready else None
-
-    def tell(self, what: list[Any]) -> None:
-        assert self.process.stdin is not None
-        self.process.stdin.write(json.dumps(what) + "\n")
-        self.process.stdin.flush()
-
-    def victims(self, kind: str) -> list[int]:
-        """Executors or Python workers: processes below the driver's."""
-        below: dict[int, list[int]] = {}
-        for entry in Path("/proc").iterdir():
-            if entry.name.isdecimal():
-                try:
-                    status = (entry / "stat").read_text().rpartition(")")[2].split()
-                except OSError:
-                    continue
-                below.setdefault(int(status[1]), []).append(int(entry.name))
-        found, waiting = [], [self.process.pid]
-        while waiting:
-            pid = waiting.pop()
-            for child in below.get(pid, ()):
-                waiting.append(child)
-                try:
-                    line = Path(f"/proc/{child}/cmdline").read_bytes().decode(errors="replace")
-                except OSError:
-                    continue
-                wanted = "CoarseGrainedExecutorBackend" if kind == "executor" else "pyspark.daemon"
-                if wanted in line:
-                    found.append(child)
-        return found
-
-    def kill(self) -> None:
-        """Kill the driver and what it started."""
-        pids = [*self.victims("executor"), *self.victims("worker")]
-        self.process.kill()
-        self.process.wait()
-        for pid in pids:
-            try:
-                os.kill(pid, signal.SIGKILL)
-            except ProcessLookupError:
-                continue
-
-
-class Cluster:
-    """Kills drivers, executors and workers of replays on Spark."""
-
-    def __init__(self, local: Local) -> None:
-        self._local = local
-        self._session: Session | None = None
-        self._takes = 5.0
-
-    def run(self, rng: random.Random) -> dict[str, Any]:
-        """One run."""
-        local, program = self._local, rng.choice(PROGRAMS)
-        how = {"slices": rng.choice([3, 4, 6]), "strategy": "staged"}
-        place = local.folder / "place"
-        shutil.rmtree(place, ignore_errors=True)
-        place.mkdir()
-        out, said = place / "run", Counter[str]()
-        for attempt in range(MOST + 1):
-            if self._session is None:
-                self._session = Session()
-            kind = (
-                ""
-                if attempt == MOST
-                else rng.choice(["executor", "executor", "worker", "worker", "driver", ""])
-            )
-            began, after = time.monotonic(), rng.uniform(0, self._takes)
-            self._session.tell([program.__name__, str(local.log), str(out), how])
-            line = self._session.said(after if kind else 600)
-            if line is None and kind == "driver":
-                self._session.kill()
-                self._session = None
-                said["driver killed"] += 1
-                if rng.random() < 0.4 and not out.exists():
-                    said[f"damage: {damage(place, rng)}"] += 1
-            elif line is None:
-                victims = self._session.victims(kind)
-                for pid in rng.sample(victims, min(1, len(victims))):
-                    try:
-                        os.kill(pid, signal.SIGKILL)
-                    except ProcessLookupError:
-                        continue
-                    said[f"{kind} killed"] += 1
-                line = self._session.said(600)
-            if line:
-                found = json.loads(line)
-                said[found[0] if found[0] == "done" else found[1]] += 1
-                if found[0] == "done":
-                    self._takes = max(1.0, time.monotonic() - began)
-                    said["taken over"] += found[4]
-                    said["begun again"] += found[5]
-                    if found[1:4] != [*local.digests[program.__name__], True]:
-                        raise Wrong(f"not the serial loop's: {found}")
-                elif not found[2]:
-                    raise Wrong(f"an error without a hint: {found}")
-            elif line == "" and self._session is not None:
-                self._session.kill()
-                self._session = None
-                said["driver died"] += 1
-            if out.exists():
-                break
-        local._check(out, program)
-        return {"what": "cluster", "program": program.__name__, **how, **said}
-
-    def close(self) -> None:
-        if self._session is not None:
-            self._session.kill()
+        return {"what": "ingest", **said, **self.check_log(log, place / "run")}
 
 
 def main() -> int:
@@ -428,12 +280,16 @@ def main() -> int:
     totals, bad = Counter[str](), 0
     with tempfile.TemporaryDirectory(prefix="timelapse-kills-") as folder:
         local = Local(Path(folder), given.events)
-        cluster = Cluster(local)
+        cluster = None
+        if given.engine == "cluster":
+            from benchmarks.kills_cluster import Cluster
+
+            cluster = Cluster(local)
         try:
             for number in range(given.runs):
                 rng = random.Random(given.seed * 1_000_003 + number)
                 try:
-                    found = (cluster if given.engine == "cluster" else local).run(rng)
+                    found = (local if cluster is None else cluster).run(rng)
                 except Wrong as wrong:
                     bad += 1
                     found = {"wrong": str(wrong)}
@@ -443,7 +299,8 @@ def main() -> int:
                 )
                 totals.update({f"damage: {name}": n for name, n in found.get("damage", {}).items() if name})
         finally:
-            cluster.close()
+            if cluster is not None:
+                cluster.close()
     print(
         json.dumps({"runs": given.runs, "seed": given.seed, "engine": given.engine, "wrong": bad, **totals})
     )

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import errno
 import os
+import re
 import signal
 import socket
 import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import TYPE_CHECKING
 
+import pyarrow as pa
 import pytest
 
 from tests.cli.run_cli import cli, command
@@ -20,7 +24,11 @@ from tests.patience import LONG
 from timelapse.env.master import Unreachable, WrongMaster, check_master, local_cores
 from timelapse.env.spark_failures import SparkError, WrongPython, explained, is_sparks
 from timelapse.env.spark_session import _without_stack
-from timelapse.errors import UsageError
+from timelapse.errors import HandlerError, NoSpace, Place, StorageError, TimelapseError, UsageError
+from timelapse.store.failures import writing
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 EVENTS = """
 import timelapse as tl
@@ -167,6 +175,58 @@ def test_other_errors_keep_their_last_lines_and_ours_stay() -> None:
     assert explained(own, "final") is own
     assert not is_sparks(OSError("disk"))
     assert not is_sparks(ValueError("x"))
+
+
+def test_an_error_of_ours_in_a_worker_stays_what_it_is(spark: SparkSession, tmp_path: Path) -> None:
+    """Spark tells it as text, in a traceback and with Java's stack: its class, code, text and hint come out of it again."""
+    place = str(tmp_path / "a: file")
+
+    def fail(what: str) -> Iterator[pa.RecordBatch]:
+        if what == "full":
+            with writing(place):
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        if what == "altered":
+            try:
+                raise ValueError("timelapse.errors.UsageError: TL803 what a log may contain")
+            except ValueError as error:
+                raise StorageError(
+                    "two\nlines", place=Place(place), code="TL931", hint="first\n      second"
+                ) from error
+        raise HandlerError("it failed")
+
+    for what, kind in (("full", NoSpace), ("altered", StorageError), ("failed", HandlerError)):
+        with pytest.raises(Exception, match="TL") as caught:
+            spark.range(1).mapInArrow(_doing(fail, what), "id long").collect()
+        found = explained(caught.value, "a pass")
+        assert type(found) is kind
+        with pytest.raises(TimelapseError) as here:
+            fail(what)
+        assert _without_room(str(found)) == _without_room(str(here.value))
+        assert found.code == here.value.code
+
+
+def _doing(
+    fail: Callable[[str], Iterator[pa.RecordBatch]], what: str
+) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    return lambda _: fail(what)
+
+
+def _without_room(text: str) -> str:
+    return re.sub(r"[\d,.]+ MB are free", "", text)
+
+
+def test_a_name_that_is_no_error_of_ours_is_text() -> None:
+    for text in ("timelapse.errors.Nothing: TL932 x", "see timelapse.errors.NoSpace: TL932 x", "timelapse.errors.Place: TL932 x"):  # fmt: skip
+        assert type(explained(RuntimeError(text), "final")) is SparkError
+
+
+def test_sparks_own_files_without_room() -> None:
+    found = explained(
+        RuntimeError("Job aborted\njava.io.IOException: No space left on device\n\tat java.io"), "final"
+    )
+    assert isinstance(found, NoSpace)
+    assert "java.io.IOException: No space left on device" in found.message
+    assert "SPARK_LOCAL_DIRS" in str(found.hint)
 
 
 def _descendants(pid: int) -> list[tuple[int, str]]:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import re
 import sys
+from collections.abc import Iterator
 from typing import Any
 
-from timelapse.errors import ReplayError, TimelapseError
+from timelapse.errors import NoSpace, ReplayError, TimelapseError
 
 _NOTHING = "nothing was published or written"
 _OURS = ("timelapse", "pyarrow", "msgspec", "numpy", "pyspark", "cloudpickle")
@@ -17,6 +19,12 @@ _DIED = (
 )
 """How Spark says that a process was killed: 137 is what ends so, and a daemon that is killed at its start has no port."""
 _SHOWN = 12
+_FULL = ("No space left on device", "Disk quota exceeded", "File too large")
+_RAISED = re.compile(
+    r"^(?P<module>timelapse[\w.]*)\.(?P<name>\w+): (?P<code>TL\d{3}) (?P<said>.*(?:\n(?!\s|Traceback|During|The above).+)*)"
+    r"(?P<hint>(?:\n {6}\S.*)*)", re.MULTILINE,
+)  # fmt: skip
+"""How an error of ours ends the traceback of a worker: `TimelapseError.__str__` behind the class's name."""
 
 
 class SparkError(ReplayError):
@@ -68,11 +76,40 @@ def explained(error: BaseException, what: str) -> TimelapseError:
             hint=f"{_NOTHING}. Mostly the system ended it for want of memory (`dmesg` tells): run fewer tasks at a time "
             "(--master 'local[1]'), set TIMELAPSE_MEMORY, or run it again where there is more memory",
         )  # fmt: skip
+    own = _raised_by_worker(text)
+    if own is not None:
+        return own
+    full = next((line.strip() for line in text.splitlines() if any(sign in line for sign in _FULL)), None)
+    if full is not None:
+        return NoSpace(
+            f"Spark had no room for its own files during {what}: {full}",
+            hint=f"{_NOTHING}. Make room where Spark keeps what it sorts and sends (spark.local.dir, SPARK_LOCAL_DIRS; /tmp where nothing is said), or name another place",
+        )  # fmt: skip
     lines = [line for line in text.splitlines() if line.strip() and not line.lstrip().startswith("at ")]
     shown = "\n      ".join(lines[-_SHOWN:]) if lines else type(error).__name__
     return SparkError(
         f"Spark failed during {what}: {shown}", hint=f"{_NOTHING}; `timelapse doctor` checks the set-up"
     )
+
+
+def _raised_by_worker(text: str) -> TimelapseError | None:
+    """The error of ours that ended a worker's task, made anew from the traceback that Spark tells; None where there is none.
+
+    Spark gives nothing but text. The place stays in front of the message, as it was printed.
+    """
+    known = {(cls.__module__, cls.__name__): cls for cls in _classes(TimelapseError)}
+    for found in reversed(list(_RAISED.finditer(text))):
+        cls = known.get((found["module"], found["name"]))
+        if cls is not None:
+            hint = "\n      ".join(line.strip() for line in found["hint"].splitlines() if line.strip())
+            return cls(found["said"].rstrip(), hint=hint or None, code=found["code"])
+    return None
+
+
+def _classes(cls: type[TimelapseError]) -> Iterator[type[TimelapseError]]:
+    yield cls
+    for below in cls.__subclasses__():
+        yield from _classes(below)
 
 
 def is_sparks(error: BaseException) -> bool:
