@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal
 from typing import Any, Literal, NamedTuple
@@ -17,6 +17,7 @@ from timelapse.ingest.amounts import Unfit
 from timelapse.ingest.convert import (
     Reasons,
     convert,
+    is_bytes,
     value_checker,
     wire_type,
 )
@@ -145,7 +146,7 @@ def of_objects(
     arrival = None if plan.arrival is None else typed("arrival", (plan.arrival,), TIME)
     columns = [typed(f.name, c, f.type) for f, c in zip(plan.kind.fields, plan.choices[1:], strict=True)]
     if several is not None:
-        reasons = {row: f"item {places[row] + 1}: {why}" for row, why in reasons.items()}
+        reasons = _of_items(reasons, places)
     batch = _batch(
         plan, ts, columns, numbers, reasons, lambda place: raw(parents[place]), arrival=arrival,
         items=None if several is None else np.asarray(places, np.int64), doubts=doubts,
@@ -154,6 +155,11 @@ def of_objects(
     batch.skipped, batch.filtered = without, filtered + batch.filtered
     batch.read = count + filtered + without
     return batch
+
+
+def _of_items(reasons: Reasons, places: Sequence[int] | npt.NDArray[np.int64]) -> Reasons:
+    """Why rows do not fit, with the places of the items that they are."""
+    return {row: f"item {places[row] + 1}: {why}" for row, why in reasons.items()}
 
 
 def as_text(value: Any) -> str:
@@ -176,9 +182,9 @@ def _only(plan: Plan, columns: Mapping[str, pa.Array], count: int) -> npt.NDArra
         else:
             own = columns[name]
             own = own.dictionary_decode() if pa.types.is_dictionary(own.type) else own
-            keep &= np.asarray(
-                pc.fill_null(pc.is_in(own.cast(pa.string()), pa.array(wanted, pa.string())), False)
-            )
+            kind = pa.binary() if is_bytes(own.type) else pa.string()  # bytes that are no text are no value's
+            values = pa.array(wanted, pa.string()).cast(kind)
+            keep &= np.asarray(pc.fill_null(pc.is_in(own.cast(kind), values), False))
     return np.flatnonzero(keep)
 
 
@@ -294,7 +300,9 @@ def of_columns(
     raw: Callable[[int], str],
     *,
     texts: bool,
+    items: tuple[npt.NDArray[np.int64], npt.NDArray[np.bool_]] | None = None,
 ) -> Batch:
+    """Columns as events. `items`: where rows are those of lists, the place of each in its list, and whether it is null."""
     reasons: Reasons = {}
     keep = _only(plan, columns, len(rows))
     filtered = len(rows) - len(keep)
@@ -302,6 +310,10 @@ def of_columns(
         columns = {name: column.take(pa.array(keep)) for name, column in columns.items()}
         rows, all_rows = rows[keep], raw
         raw = lambda place: all_rows(int(keep[place]))  # noqa: E731
+        items = None if items is None else (items[0][keep], items[1][keep])
+    places = None if items is None else items[0]
+    if items is not None:
+        reasons.update(dict.fromkeys(np.flatnonzero(items[1]).tolist(), "null is not an object"))
     count = len(rows)
     constants = dict(plan.constants)
     computed = _computed(plan, columns, count, reasons)
@@ -319,7 +331,9 @@ def of_columns(
     ts = _all_at(plan, count) if plan.at is not None else typed("ts", plan.ts, TIME)
     arrival = None if plan.arrival is None else typed("arrival", plan.arrival, TIME)
     made = [typed(f.name, c, f.type) for f, c in zip(plan.kind.fields, plan.columns, strict=True)]
-    batch = _batch(plan, ts, made, rows, reasons, raw, arrival=arrival, doubts=doubts)
+    if places is not None:
+        reasons = _of_items(reasons, places)
+    batch = _batch(plan, ts, made, rows, reasons, raw, arrival=arrival, doubts=doubts, items=places)
     batch.filtered, batch.read = filtered + batch.filtered, count + filtered
     return batch
 

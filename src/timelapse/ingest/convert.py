@@ -30,6 +30,7 @@ from timelapse.model.types import TIME, DecimalType, ListType, OptionalType, Sca
 
 Reasons = dict[int, str]
 
+NO_TEXT = "is no UTF-8 text"
 _BOOLS = {"true": True, "false": False, "1": True, "0": False}
 
 
@@ -242,7 +243,7 @@ def _from_typed(name: str, column: pa.Array, kind: ValueType, times: Times) -> t
     why = NO_ZONE if kind == TIME and without_zone(given) and not times.told else _TYPED_REASON[kind.text]
     for row in np.flatnonzero(bad).tolist():
         value = plain(column[row])
-        reasons[row] = f"{name}: {short(str(value))} {why}"
+        reasons[row] = f"{name}: {_shown(value)} {why}"
         if kind == TIME and type(value) is int:
             try:
                 times.of_number(value)
@@ -305,6 +306,29 @@ def _one_by_one(column: pa.Array, target: pa.DataType, function: Callable[[Any],
     return pa.array(values, type=target), bad
 
 
+def _text_from(column: pa.Array, times: Times) -> Typed:
+    """Texts; of bytes those that are UTF-8: some writers of Parquet do not say that bytes are texts."""
+    if is_text(column.type):
+        return column.cast(pa.string()), _none_bad(column)
+    column = column.cast(pa.binary())
+    try:
+        return column.cast(pa.string()), _none_bad(column)
+    except pa.ArrowInvalid:
+        return _one_by_one(column, pa.string(), decoded)
+
+
+def decoded(data: bytes) -> str:
+    """Bytes as text. Raises Unfit where they are not UTF-8."""
+    try:
+        return data.decode()
+    except UnicodeDecodeError:
+        raise Unfit(f"{_shown(data)} {NO_TEXT}") from None
+
+
+def _shown(value: Any) -> str:
+    return repr(value[:40]) if isinstance(value, bytes) else short(str(value))
+
+
 def _float_from(column: pa.Array, times: Times) -> Typed:
     if pa.types.is_decimal(column.type):
         return _one_by_one(column, pa.float64(), float)
@@ -360,7 +384,7 @@ def _is_number(kind: pa.DataType) -> bool:
     return bool(pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind))
 
 
-def _is_bytes(kind: pa.DataType) -> bool:
+def is_bytes(kind: pa.DataType) -> bool:
     return bool(
         pa.types.is_binary(kind) or pa.types.is_large_binary(kind) or pa.types.is_fixed_size_binary(kind)
         or pa.types.is_binary_view(kind)
@@ -375,13 +399,13 @@ _TYPED: Mapping[str, tuple[Callable[[pa.DataType], bool], Callable[[pa.Array, Ti
     "int": (_is_number, _int_from),
     "float": (_is_number, _float_from),
     "bool": (pa.types.is_boolean, _same(pa.bool_())),
-    "str": (is_text, _same(pa.string())),
-    "bytes": (_is_bytes, _same(pa.binary())),
+    "str": (lambda kind: is_text(kind) or is_bytes(kind), _text_from),
+    "bytes": (is_bytes, _same(pa.binary())),
     "Time": (_is_time, _time_from),
 }
 _TYPED_REASON = {
     "int": "is not a whole number in int64", "Time": "is not a time in int64 microseconds",
-    "float": "is not a float", "bool": "is not a bool", "str": "is not a string", "bytes": "are not bytes",
+    "float": "is not a float", "bool": "is not a bool", "str": NO_TEXT, "bytes": "are not bytes",
 }  # fmt: skip
 
 
@@ -420,10 +444,11 @@ def value_checker(kind: ValueType, times: Times) -> Callable[[Any], Any]:
     if isinstance(kind, DecimalType):
         return partial(amounts.amount_of, check=kind.checker("it"))
     checked = kind.checker("it")
+    is_str = kind.text == "str"
 
     def scalar(value: Any) -> Any:
         try:
-            return checked(value)
+            return checked(decoded(value) if is_str and isinstance(value, bytes) else value)
         except TimelapseError as error:
             raise Unfit(error.message.removeprefix("it ")) from None
 

@@ -52,7 +52,7 @@ def layouts(one: Prepared, noticed: Noticed, base: int) -> tuple[list[Layout], l
         found.append((columns, own_days))
         told += [how] if how else []
     plan = one.plan
-    used = {*plan.needed, *plan.inputs, *(c for choice in plan.choices for c in choice)}
+    used = {*plan.needed, *plan.every_needed}
     names = {name for columns, _ in found for name in columns}
     unused = sorted(names - used) if plan.applied is None else []
     return layouts_of(found), unused, " and ".join(dict.fromkeys(told))

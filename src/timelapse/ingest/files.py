@@ -39,7 +39,9 @@ class SourceFile:
     path: str
     size: int
     columns: tuple[str, ...] | None = None
-    """CSV: the columns that its header names."""
+    """CSV: the columns that its header names; those of a part of a table."""
+    inner: tuple[str, ...] = ()
+    """What stands inside a part's columns, by path."""
     modified: int | None = None
     """When it was changed last, in nanoseconds since 1970, where this is known."""
     part: Part | None = None

@@ -37,17 +37,8 @@ _MANY = 0.2
 _BYTES = 512 << 10
 _SEPARATORS = (",", ";", "\t", "|")
 _TIMES = (
-    "ts",
-    "time",
-    "timestamp",
-    "at",
-    "datetime",
-    "date",
-    "event_time",
-    "created_at",
-    "created",
-    "occurred_at",
-)
+    "ts", "time", "timestamp", "at", "datetime", "date", "event_time", "created_at", "created", "occurred_at",
+)  # fmt: skip
 """Names of the event time, the likeliest first."""
 _FORMATS = (
     "%d.%m.%Y %H:%M:%S", "%d.%m.%Y %H:%M", "%d/%m/%Y %H:%M:%S", "%d/%m/%Y %H:%M", "%m/%d/%Y %H:%M:%S", "%m/%d/%Y %H:%M",
@@ -161,8 +152,8 @@ def look(data: str | Sequence[str], type_: str | None = None) -> Looked:
             found.notes.append(f"left out: the key {column!r} cannot be read")
             continue
         own = [v for one in per_file for v in one.get(column, [])]
-        if not any(own) and any(other.startswith(f"{column}[]") for other in names):
-            continue  # rows whose list is empty, of one that is taken apart
+        if not any(own) and any(other.startswith((f"{column}[]", f"{column}.")) for other in names):
+            continue  # rows without the object, or whose list is empty, of one that is taken apart
         seen = infer(column, own)
         without = [file.path for one, file in zip(per_file, chosen, strict=True) if column not in one and one]
         if without:
@@ -300,25 +291,36 @@ def _is_value(text: str) -> bool:
 
 
 def _json(file: SourceFile) -> dict[str, list[Any]]:
-    found: dict[str, list[Any]] = {}
-    rows = 0
+    rows = []
     for line in _lines(file):
         try:
             row = msgspec.json.decode(line)
         except (msgspec.DecodeError, RecursionError):
             continue
-        if not isinstance(row, dict):
-            continue
-        rows += 1
+        if isinstance(row, dict):
+            rows.append(row)
+    return _columns(rows)
+
+
+def _columns(rows: Iterable[dict[str, Any]]) -> dict[str, list[Any]]:
+    """The columns of objects, what is nested in them by path: a value of each object, or of each item of a list that is taken apart."""
+    found: dict[str, list[Any]] = {}
+    counts: Counter[str] = Counter()
+    for row in rows:
         flat: dict[str, list[Any]] = {}
         _flatten(row, "", flat)
+        now = {"": 1, **{_list_of(name): len(values) for name, values in flat.items() if "[]" in name}}
         for name, values in flat.items():
-            # what earlier rows did not have is missing there
-            found.setdefault(name, [None] * (rows - 1) if "[]" not in name else []).extend(values)
+            found.setdefault(name, [None] * counts[_list_of(name)]).extend(values)
         for name, own in found.items():
-            if name not in flat and "[]" not in name:
-                own.append(None)
+            if name not in flat:
+                own += [None] * now.get(_list_of(name), 0)
+        counts.update(now)
     return found
+
+
+def _list_of(name: str) -> str:
+    return name[: name.index("[]")] if "[]" in name else ""
 
 
 def _flatten(value: dict[str, Any], prefix: str, into: dict[str, list[Any]]) -> None:
@@ -326,14 +328,9 @@ def _flatten(value: dict[str, Any], prefix: str, into: dict[str, list[Any]]) -> 
         name = f"{prefix}{key}"
         if isinstance(inner, dict):
             _flatten(inner, f"{name}.", into)
-        elif (
-            isinstance(inner, list)
-            and inner
-            and all(isinstance(one, dict) for one in inner)
-            and "[]" not in name
-        ):
-            for one in inner:
-                _flatten(one, f"{name}[].", into)
+        elif isinstance(inner, list) and any(isinstance(one, dict) for one in inner) and "[]" not in name:
+            items = _columns(one for one in inner if isinstance(one, dict))
+            into.update({f"{name}[].{own}": values for own, values in items.items() if "[]" not in own})
         else:
             into.setdefault(name, []).append(inner)
 
@@ -344,7 +341,10 @@ def _table(format_: Format, file: SourceFile) -> dict[str, list[Any]]:
     if not shape.groups:
         return {name: [] for name in names}
     part = next(table_files.read(format_, file, 0, _ROWS, None), None)
-    return {name: [] if part is None else [_python(v) for v in part[name]] for name in names}
+    if part is None:
+        return {name: [] for name in names}
+    values = [[_python(v) for v in part[name]] for name in names]
+    return _columns(dict(zip(names, row, strict=True)) for row in zip(*values, strict=True))
 
 
 def _python(value: Any) -> Any:

@@ -60,13 +60,12 @@ def _read_files(
 
 
 def _read_frame(
-    number: int, type_: int, plan: Plan, *, hashed: bool, place: int, numbered: bool
+    number: int, type_: int, plan: Plan, names: Sequence[str], *, hashed: bool, place: int, numbered: bool
 ) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     def read(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
-            table = pa.Table.from_batches([batch])
-            names = [n for n in table.column_names if n.startswith("__order")]
-            order = [batch.column(table.column_names.index(n)) for n in names]
+            table = pa.Table.from_batches([batch]).rename_columns(list(names))
+            order = [batch.column(n) for n, name in enumerate(names) if name.startswith("__order")]
             try:
                 done = parse_table(plan, table, 0)
                 refuse_without_zone(plan.kind, done.doubts, f"DataFrame for {plan.kind.name}", numbered=False)
@@ -76,7 +75,7 @@ def _read_frame(
                 at = [order[0][b.row].as_py() + 1 if numbered else -1 for b in done.bad]
                 done.bad = [Bad(row, *b[1:]) for row, b in zip(at, done.bad, strict=True)]
                 own = [o.take(kept) for o in order]
-                yield from encode(number, type_, plan, -1, done, own, keyed=True, hashed=hashed)
+                yield from encode(number, type_, plan, -1, done, own, keyed=not numbered, hashed=hashed)
             except TimelapseError as error:
                 yield fatal(error, plan, order)
 
@@ -102,11 +101,16 @@ def _frames(spark: SparkSession, prepared: Sequence[Prepared]) -> DataFrame:
         if one.frame is not None:
             order_types = [f.dataType for f in one.frame.schema.fields if f.name.startswith("__order")]
             extra = [T.StructField(f"__order{n}", t, True) for n, t in enumerate(order_types)]
-            made = one.frame.mapInArrow(
+            names = one.frame.columns
+            plain = one.frame.toDF(
+                *(f"c{n}" for n in range(len(names)))
+            )  # mapInArrow takes dots in names for paths
+            made = plain.mapInArrow(
                 _read_frame(
                     number,
                     types[number],
                     one.plan,
+                    names,
                     hashed=types[number] in once,
                     place=frame_place(number, prepared),
                     numbered=one.source.is_table,

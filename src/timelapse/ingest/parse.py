@@ -15,19 +15,18 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.csv as pacsv
 
-from timelapse.ingest import records
+from timelapse.ingest import nested, records
 from timelapse.ingest.amounts import Unfit
 from timelapse.ingest.batches import Bad, Batch, as_text, no_rows, of_columns, of_objects, show
-from timelapse.ingest.convert import (
-    plain,
-)
+from timelapse.ingest.convert import plain
 from timelapse.ingest.function_rows import of_rows
 from timelapse.ingest.lines import Lines, count_of, line_ends
+from timelapse.ingest.nested import plainly
 from timelapse.ingest.objects import getter
 from timelapse.ingest.plan import Plan
 from timelapse.ingest.texts import cells_of
 from timelapse.log.quarantine import NOT_KEPT
-from timelapse.tables.rowhash import one_array, whole_array
+from timelapse.tables.rowhash import one_array
 
 NOT_UTF8 = "is not UTF-8"
 NO_END = "a quoted cell does not end"
@@ -355,27 +354,25 @@ def parse_table(plan: Plan, table: pa.Table, first: int | None) -> Batch:
         return of_rows(
             plan, told, rows, lambda place: show(repr(told[place]).encode("utf-8", "backslashreplace"))
         )
-    columns = {name: plainly(table[name]) for name in plan.needed if name in table.column_names}
+    count = table.num_rows
+    table = nested.flat(table, nested.with_marks(plan.needed))
+    columns = {name: plainly(table[name]) for name in table.column_names}
 
     def raw(place: int) -> str:
-        values = {name: plain(columns[name][place]) for name in columns}
+        values = {name: plain(columns[name][place]) for name in plan.needed if name in columns}
         return show(repr(values).encode("utf-8", "backslashreplace"))
 
-    return of_columns(plan, columns, rows, raw, texts=False)
-
-
-def plainly(column: pa.ChunkedArray) -> pa.Array:
-    """A column in one piece, of values as they are: not as codes of a dictionary, nor as runs or views."""
-    whole = whole_array(column)
-    if pa.types.is_run_end_encoded(whole.type):
-        whole = pc.run_end_decode(whole)
-    if pa.types.is_dictionary(whole.type):
-        values = _without_views(whole.dictionary)  # which nothing takes codes of
-        whole = pa.DictionaryArray.from_arrays(whole.indices, values).dictionary_decode()
-    return _without_views(whole)
-
-
-def _without_views(values: pa.Array) -> pa.Array:
-    if pa.types.is_string_view(values.type):
-        return values.cast(pa.string())
-    return values.cast(pa.binary()) if pa.types.is_binary_view(values.type) else values
+    apart = nested.taken_apart(columns, plan.needed, count)
+    if apart is None:
+        return of_columns(plan, columns, rows, raw, texts=False)
+    parents = apart.parents
+    batch = of_columns(
+        plan,
+        apart.columns,
+        rows[parents],
+        lambda at: raw(int(parents[at])),
+        texts=False,
+        items=(apart.places, apart.nulls),
+    )
+    batch.skipped, batch.read = apart.empty, batch.read + apart.empty
+    return batch

@@ -169,6 +169,11 @@ class Plan:
         return list(dict.fromkeys([c for c in wanted if c[:1] != COMPUTED] + self.inputs))
 
     @property
+    def every_needed(self) -> set[str]:
+        """The source columns that may be read: of a field with several all of them."""
+        return {c for choice in self.choices for c in choice} | set(self.inputs)
+
+    @property
     def inputs(self) -> list[str]:
         """Columns that are read for what is not a field: expressions, which rows there are, the time of arrival."""
         found = [column for name, text in self.computed for column in expression(text, name).columns]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 from timelapse.display import many
 from timelapse.errors import IngestError, Place, meant
 from timelapse.ingest import lines as text_lines
-from timelapse.ingest import records, table_files
+from timelapse.ingest import nested, records, table_files
 from timelapse.ingest.amounts import refuse_floats
 from timelapse.ingest.batches import Batch
 from timelapse.ingest.convert import convert
@@ -175,19 +175,23 @@ def prepare_files(
     return Prepared(plan, source, tasks, size // 50, files, without=without, layouts=layouts, shapes=shapes)
 
 
-def _over_files(plan: Plan, columns: Sequence[tuple[str, Sequence[str]]]) -> tuple[dict[str, int], list[str]]:
-    """The fields without a column, with the number of files, and how the files' columns differ from one to the next.
+def _over_files(
+    plan: Plan, columns: Sequence[tuple[str, Sequence[str]]], inner: Collection[str] = ()
+) -> tuple[dict[str, int], list[str]]:
+    """The fields without a column, with the number of files, and how the files' columns differ from one to the next. `inner`: those that stand
+    inside others, by path.
 
     Files are read by the names of their columns: these may stand in any order, come and go. Raises IngestError for one that lacks
     a column that must be there, and for a named column that is in none.
     """
     without: Counter[str] = Counter()
     layouts: list[str] = []
-    used = set(plan.mapped) | {c for choice in plan.choices for c in choice} | set(plan.inputs)
+    used = plan.every_needed
     before: Sequence[str] | None = None
     for path, have in columns:
         plan.check_columns(have, path)
         without.update(plan.without_column(have))
+        have = nested.shown([c for c in have if c not in inner], have, used)
         if before is not None and set(have) != set(before):
             gone = [f"{c!r}{'' if c in used else ' (not used)'}" for c in before if c not in have]
             come = [f"{c!r}{'' if c in used else ' (not used)'}" for c in have if c not in before]
@@ -236,28 +240,31 @@ def prepare_table(number: int, kind: EventType, source: Source, floor: int | Non
     """Look at a table in memory; its rows count as those of one file that is named after it. Raises IngestError."""
     table = source.table()
     plan = Plan.of(kind, source, None, (), floor)
-    have, what = table.column_names, f"{type(source.data).__name__} for {kind.name}"
-    if len(set(have)) < len(have):
-        twice = next(name for name, n in Counter(have).items() if n > 1)
+    what = f"{type(source.data).__name__} for {kind.name}"
+    types = dict(zip(table.column_names, table.schema.types, strict=True))
+    types |= nested.inner_columns(types)
+    have = list(types)
+    if twice := next((name for name, n in Counter(table.column_names).items() if n > 1), None):
         raise IngestError(
             f"two columns are named {twice!r}", place=Place(what=what), code="TL413", hint="rename one"
         )
+    _check_paths(plan, table.column_names)
     plan.check_columns(have, what)
     plan.check_mapped(have, what)
     plan = plan.reading(tuple(have))
-    floats = {f.name: str(f.type) for f in table.schema if pa.types.is_floating(f.type)}
+    floats = {name: str(type_) for name, type_ in types.items() if pa.types.is_floating(type_)}
     refuse_floats(source.data, plan.read_fields, floats, what)
     for column in source.order_by:
-        if column not in have:
+        if column not in table.column_names:
             raise IngestError(
                 f"order_by: there is no column {column!r}", place=Place(what=what), code="TL413",
-                hint=f"{meant(column, have)}columns: {', '.join(have)}",
+                hint=f"{meant(column, table.column_names)}columns: {', '.join(table.column_names)}",
             )  # fmt: skip
     if source.order_by:
         table = table.take(_sorted(table, source.order_by))
-    shape = {field.name: str(field.type) for field in table.schema}
+    shape = {name: str(types[name]) for name in nested.shown(table.column_names, have, plan.needed)}
     if plan.applied is None:  # a function gets all of them
-        table = table.select([c for c in plan.needed if c in have])
+        table = nested.flat(table, nested.with_marks(plan.needed))
     files = [SourceFile(what, table.nbytes)]
     return Prepared(
         plan, source, [], table.num_rows, files, table=table,
@@ -283,8 +290,9 @@ def _prepare_elsewhere(
 ) -> Prepared:
     """Look at a table that is kept elsewhere, which has been opened."""
     try:
-        files = [replace(file, columns=tuple(opened.columns)) for file in opened.files]
         shapes = [table_files.Shape(opened.columns, [n] if n else []) for n in opened.rows]
+        inside = nested.inner_columns(opened.columns)
+        files = [replace(f, columns=tuple(opened.columns), inner=tuple(inside)) for f in opened.files]
         made = _prepare_tables(number, kind, source, opened.format, files, floor, base, shapes, before)
         return replace(made, told=opened.told, close=opened.close)
     except BaseException:
@@ -308,15 +316,16 @@ def _prepare_tables(
     shapes = [table_files.shape(format_, file) for file in files] if shapes is None else shapes
     folders = _folders(plan, list(shapes[0].columns), files) if shapes else []
     plan = replace(plan, partitions=tuple(folders))
-    columns = [(file.path, [*shape.columns, *folders]) for file, shape in zip(files, shapes, strict=True)]
-    without, layouts = _over_files(plan, columns)
+    columns = [(file.path, [*shape.every, *folders]) for file, shape in zip(files, shapes, strict=True)]
+    _check_paths(plan, {c for s in shapes for c in s.columns})
+    without, layouts = _over_files(plan, columns, {c for s in shapes for c in s.every if c not in s.columns})
     earlier = () if before is None else before.ingests
     layouts += _types(plan, files, shapes, source.position, earlier) if plan.applied is None else []
     groups: list[tuple[SourceFile, int, int, int]] = []
     unread = 0
     for n, (file, shape) in enumerate(zip(files, shapes, strict=True)):
         first = 1
-        away = _outside_window(plan.within(file.partition, tuple(shape.columns)), file, shape)
+        away = _outside_window(plan.within(file.partition, tuple(shape.every)), file, shape)
         for group, rows in enumerate(shape.groups):
             if group in away:
                 unread += rows
@@ -327,6 +336,7 @@ def _prepare_tables(
         layouts.append(
             f"{plan.kind.name}: {many(unread, 'row was', 'rows were')} not read: files say that they are of other times"
         )
+    used = plan.every_needed
     size = max(1, sum(f.size for f in files) // max(1, len(groups)))
     per_task = max(1, BIN_BYTES // size)
     tasks = [Task(number, (), tuple(groups[k : k + per_task])) for k in range(0, len(groups), per_task)]
@@ -338,8 +348,14 @@ def _prepare_tables(
         files,
         without=without,
         layouts=layouts,
-        shapes=[{**shape.told, **dict.fromkeys(folders, FOLDER)} for shape in shapes],
+        shapes=[{**shape.told(used), **dict.fromkeys(folders, FOLDER)} for shape in shapes],
     )
+
+
+def _check_paths(plan: Plan, columns: Collection[str]) -> None:
+    """Raise IngestError (TL411) for paths into the columns of tables that cannot be read together."""
+    if plan.applied is None:
+        nested.check_paths(plan.every_needed, columns)
 
 
 _CLOCKS = 86_400_000_000
@@ -349,7 +365,7 @@ _CLOCKS = 86_400_000_000
 def _outside_window(plan: Plan, file: SourceFile, shape: table_files.Shape) -> set[int]:
     """The row groups of a Parquet file that have no row of the log's time, by their statistics."""
     low, high = plan.window
-    kind = shape.columns.get(plan.ts)
+    kind = shape.every.get(plan.ts)
     if (low is None and high is None) or plan.format != "parquet" or kind is None or plan.by_arrival:
         return set()
     if not (pa.types.is_integer(kind) or pa.types.is_timestamp(kind)):
@@ -375,14 +391,15 @@ def _types(
     said: list[str] = []
     before: dict[str, pa.DataType] = {}
     seen: dict[str, Seen] = {}
+    used = plan.every_needed
     for file, shape in zip(files, shapes, strict=True):
-        own = plan.within(file.partition, tuple(shape.columns))
+        own = plan.within(file.partition, tuple(shape.every))
         wanted = [
             ("ts", own.ts, TIME),
             *((f.name, c, f.type) for f, c in zip(plan.kind.fields, own.columns, strict=True)),
         ]
         for name, column, kind in wanted:
-            given = shape.columns.get(column)
+            given = shape.every.get(column)
             if given is None:
                 continue
             if kind in (TIME, OptionalType(TIME)) and has_no_zone(given) and not plan.times.told:
@@ -402,9 +419,9 @@ def _types(
                 )
                 before[column] = given
         try:
-            check_types(plan, shape.told, file.path, seen)
+            check_types(plan, shape.told(used), file.path, seen)
         except IngestError as error:
-            looked = [(f, s.told) for f, s in zip(files, shapes, strict=True)]
+            looked = [(f, s.told(used)) for f, s in zip(files, shapes, strict=True)]
             raise first_break(plan, position, looked[: files.index(file)], earlier) or error from None
     return said
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
@@ -12,9 +12,11 @@ import pyarrow as pa
 
 from timelapse.errors import IngestError, Place, meant
 from timelapse.ingest import lines as text_lines
+from timelapse.ingest import nested
 from timelapse.ingest.amounts import refuse_floats
 from timelapse.ingest.known import take_prints
-from timelapse.ingest.parse import plainly
+from timelapse.ingest.nested import plainly
+from timelapse.ingest.objects import MANY
 from timelapse.ingest.plan import Plan
 from timelapse.ingest.prepare import Prepared, number_lines, prepare_files, prepare_table
 from timelapse.ingest.source import Source
@@ -23,6 +25,7 @@ from timelapse.log.types import EventType
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.types import DataType
 
 
 def prepare(
@@ -72,6 +75,11 @@ def _as_spark_takes_it(column: pa.Array) -> pa.Array:
         return column.cast(pa.float32())
     if pa.types.is_date64(kind):
         return column.cast(pa.date32())
+    if pa.types.is_large_list(kind):  # of what stands in lists of structs
+        inner = _as_spark_takes_it(plainly(pa.chunked_array([column.values])))
+        return pa.LargeListArray.from_arrays(
+            column.offsets, inner, mask=column.is_null() if column.null_count else None
+        )
     return column.cast(pa.string()) if pa.types.is_decimal256(kind) else column
 
 
@@ -83,8 +91,12 @@ def _prepare_frame(kind: EventType, source: Source, floor: int | None, rows: int
     have = frame.columns
     # a name with dots may mean a column of that name, or a field of a struct
     every = (*plan.needed, *(c for choice in plan.choices for c in choice), *source.order_by)
-    usable = [c for c in dict.fromkeys(every) if c in have or c.split(".")[0] in have]
-    there = list(dict.fromkeys([*have, *usable]))
+    types = {f.name: f.dataType for f in frame.schema.fields}
+    inside = _inner_columns(types)
+    usable = [c for c in dict.fromkeys(every) if c in have or c in inside or _is_open(c, types)]
+    if plan.applied is None:
+        nested.check_paths(plan.every_needed, have)
+    there = list(dict.fromkeys([*have, *inside, *usable]))
     plan.check_columns(there, f"DataFrame for {kind.name}")
     plan.check_mapped(there, f"DataFrame for {kind.name}")
     plan = plan.reading(tuple(usable))
@@ -98,8 +110,10 @@ def _prepare_frame(kind: EventType, source: Source, floor: int | None, rows: int
                 code="TL413", hint=f"{meant(column, have)}columns: {', '.join(have)}",
             )  # fmt: skip
     picked = [c for c in plan.needed if c in usable] if plan.applied is None else have
+    marks = [c for c in nested.with_marks(plan.needed) if c in inside and c not in picked]
     selected = frame.select(
         *[F.col(_quoted(c, have)).alias(c) for c in picked],
+        *[F.transform(F.col(_quoted(c, have)), lambda item: item.isNull()).alias(c) for c in marks],
         *[F.col(_quoted(c, have)).alias(f"__order{n}") for n, c in enumerate(source.order_by)],
     )
     count = frame.count() if rows is None else rows
@@ -108,7 +122,43 @@ def _prepare_frame(kind: EventType, source: Source, floor: int | None, rows: int
 
 
 def _quoted(name: str, have: Sequence[str]) -> str:
-    return f"`{name.replace('`', '``')}`" if name in have else name
+    parts = [name] if name in have else [part.removesuffix(MANY) for part in name.split(".")]
+    return ".".join(f"`{part.replace('`', '``')}`" for part in parts)
+
+
+def _inner_columns(types: Mapping[str, DataType]) -> set[str]:
+    """What stands inside these columns, by path, as in tables that are no DataFrame (ingest/nested.py)."""
+    from pyspark.sql import types as T  # noqa: N812
+
+    found: set[str] = set()
+
+    def walk(path: str, kind: DataType) -> None:
+        if isinstance(kind, T.StructType):
+            for field in kind.fields:
+                found.add(f"{path}.{field.name}")
+                walk(f"{path}.{field.name}", field.dataType)
+        elif (
+            isinstance(kind, T.ArrayType) and isinstance(kind.elementType, T.StructType) and MANY not in path
+        ):
+            found.add(path + MANY)
+            walk(path + MANY, kind.elementType)
+
+    for name, kind in types.items():
+        walk(name, kind)
+    return found - types.keys()
+
+
+def _is_open(name: str, types: Mapping[str, DataType]) -> bool:
+    """Whether a path leads into something whose type does not tell what is in it: a map, or the members of a list as one list."""
+    from pyspark.sql import types as T  # noqa: N812
+
+    first, *rest = name.split(".")
+    kind = types.get(first)
+    for part in rest:
+        if not isinstance(kind, T.StructType):
+            return isinstance(kind, T.MapType | T.ArrayType) and MANY not in name
+        kind = next((field.dataType for field in kind.fields if field.name == part), None)
+    return False
 
 
 def run_tasks(spark: SparkSession, items: Sequence[Any], function: Callable[[Any], int]) -> list[int]:

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import io
 import lzma
 import struct
 import zlib
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field
-from functools import cache
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -17,8 +16,10 @@ import pyarrow.orc as orc
 import pyarrow.parquet as pq
 
 from timelapse.errors import IngestError, Place
-from timelapse.ingest.batches import as_text
+from timelapse.ingest import avro
 from timelapse.ingest.files import Format, SourceFile
+from timelapse.ingest.nested import flat, inner_columns, root_of, shown, with_marks
+from timelapse.ingest.objects import MANY
 
 if TYPE_CHECKING:
     from timelapse.ingest.plan import Plan
@@ -46,11 +47,20 @@ class Shape:
     groups: Sequence[int]
     texts: dict[str, str] = field(default_factory=dict)
     """The types as the file calls them, where Arrow's are not known."""
+    inner: dict[str, pa.DataType] | None = None
+    """What stands inside the columns, by path; None: as their types tell."""
 
-    @property
-    def told(self) -> dict[str, str]:
-        """The columns with their types, for people."""
-        return {name: self.texts.get(name, str(kind)) for name, kind in self.columns.items()}
+    @cached_property
+    def every(self) -> dict[str, pa.DataType]:
+        """The columns, and what stands inside them by path."""
+        return {**self.columns, **(inner_columns(self.columns) if self.inner is None else self.inner)}
+
+    def told(self, used: Collection[str]) -> dict[str, str]:
+        """The columns with their types, for people; in place of those of which parts are used these parts."""
+        return {
+            name: self.texts.get(name, str(self.every[name]))
+            for name in shown(self.columns, self.every, used)
+        }
 
 
 def shape(format_: Format, file: SourceFile) -> Shape:
@@ -76,23 +86,15 @@ def shape(format_: Format, file: SourceFile) -> Shape:
                 found = orc.ORCFile(stream)
                 rows = [found.read_stripe(n, columns=[]).num_rows for n in range(found.nstripes)]
                 return _shape(file, found.schema, rows)
-            reader = _avro().block_reader(stream)
-            texts = {f["name"]: _avro_type(f["type"]) for f in reader.writer_schema["fields"]}
-            rows_ = sum(block.num_records for block in reader)
-            return Shape(dict.fromkeys(texts, pa.null()), [rows_] if rows_ else [], texts)
+            types, inner, count = avro.look(stream)
+            unknown = dict.fromkeys(types, pa.null())
+            return Shape(
+                unknown, [count] if count else [], {**types, **inner}, dict.fromkeys(inner, pa.null())
+            )
     except _TORN as error:
         if isinstance(error, IngestError):
             raise
         raise _unreadable(format_, file, error) from error
-
-
-def _avro_type(schema: Any) -> str:
-    """An Avro type in short: that it may be null is not told."""
-    if isinstance(schema, list):
-        return " or ".join(_avro_type(one) for one in schema if one != "null")
-    if isinstance(schema, dict):
-        return str(schema.get("logicalType") or schema.get("name") or _avro_type(schema["type"]))
-    return str(schema)
 
 
 def spans(file: SourceFile, column: str) -> list[tuple[Any, Any] | None]:
@@ -101,7 +103,8 @@ def spans(file: SourceFile, column: str) -> list[tuple[Any, Any] | None]:
     try:
         with system.open_input_file(path) as stream, pq.ParquetFile(stream) as opened:
             meta = opened.metadata
-            at = next((n for n in range(meta.num_columns) if meta.schema.column(n).path == column), None)
+            of_name = [n for n in range(meta.num_columns) if meta.schema.column(n).path == column]
+            at = of_name[0] if len(of_name) == 1 else None  # a path, and a column of that name
             found: list[tuple[Any, Any] | None] = []
             for group in range(meta.num_row_groups):
                 told = None if at is None else meta.row_group(group).column(at).statistics
@@ -128,95 +131,47 @@ def _shape(file: SourceFile, schema: pa.Schema, rows: Sequence[int]) -> Shape:
 def read(format_: Format, file: SourceFile, group: int, most: int, plan: Plan | None) -> Iterator[pa.Table]:
     """The rows of a part of a file, in their order, with the columns that the plan needs (None: all). Raises IngestError (TL412)."""
     if file.part is not None:
-        yield from file.part.read(most, _wanted(tuple(file.columns or ()), file, plan))
+        top = file.columns or ()
+        names = _wanted(top, (*top, *file.inner), file, plan)
+        whole = list(dict.fromkeys(name if name in top else root_of(name) for name in names))
+        for table in file.part.read(most, whole):
+            yield table if names == whole else flat(table, names)
         return
     system, path = file.locate()
     try:
         with system.open_input_file(path) as stream:
             if format_ == "parquet":
                 with pq.ParquetFile(stream) as opened:
-                    names = _wanted(opened.schema_arrow.names, file, plan)
-                    for batch in opened.iter_batches(most, [group], names, use_threads=False):
-                        yield pa.Table.from_batches([batch])
+                    names, picked = _picked(opened.schema_arrow, file, plan)
+                    for batch in opened.iter_batches(most, [group], picked, use_threads=False):
+                        yield flat(pa.Table.from_batches([batch]), names)
             elif format_ == "orc":
                 found = orc.ORCFile(stream)
-                names = _wanted(found.schema.names, file, plan)
-                stripe = pa.Table.from_batches([found.read_stripe(group, columns=names)])
+                names, picked = _picked(found.schema, file, plan)
+                stripe = pa.Table.from_batches([found.read_stripe(group, columns=picked)])
                 for first in range(0, stripe.num_rows, most):
-                    yield stripe.slice(first, most)
+                    yield flat(stripe.slice(first, most), names)
             else:
-                yield from _avro_tables(stream, file, most, plan)
+                yield from avro.tables(stream, lambda top, every: _wanted(top, every, file, plan), most)
     except _TORN as error:
         if isinstance(error, IngestError):
             raise
         raise _unreadable(format_, file, error) from error
 
 
-def _wanted(have: Sequence[str], file: SourceFile, plan: Plan | None) -> list[str]:
+def _picked(schema: pa.Schema, file: SourceFile, plan: Plan | None) -> tuple[list[str], list[str]]:
+    """The columns that are needed, and what is read of the file for them: of structs the members alone, lists of structs whole."""
+    top = dict(zip(schema.names, schema.types, strict=True))
+    names = _wanted(top, (*top, *inner_columns(top)), file, plan)
+    return names, list(dict.fromkeys(name if name in top else name.partition(MANY)[0] for name in names))
+
+
+def _wanted(top: Collection[str], every: Collection[str], file: SourceFile, plan: Plan | None) -> list[str]:
+    """The columns that are needed of these, which are all with what stands inside them."""
     if plan is None or plan.applied is not None:
-        return list(have)
-    own = plan.within(file.partition, tuple(have))
-    return [c for c in own.needed if c in have and c not in plan.partitions]
-
-
-def _avro_tables(stream: Any, file: SourceFile, most: int, plan: Plan | None) -> Iterator[pa.Table]:
-    """Avro's records: values of logical types as Python has them. What may be a text or something else by its schema is a text."""
-    reader = _avro().reader(stream)
-    fields = {f["name"]: f["type"] for f in reader.writer_schema["fields"]}
-    names = _wanted(tuple(fields), file, plan)
-    texts = {name for name in names if _is_text_or_other(fields[name])}
-    waiting: list[Any] = []
-
-    def table() -> pa.Table:
-        columns = {name: [row[name] for row in waiting] for name in names}
-        return pa.table(
-            {
-                name: pa.array(
-                    [None if v is None else as_text(v) for v in values] if name in texts else values
-                )
-                for name, values in columns.items()
-            }
-        )
-
-    for row in reader:
-        waiting.append(row)
-        if len(waiting) == most:
-            yield table()
-            waiting = []
-    if waiting:
-        yield table()
-
-
-def _is_text_or_other(kind: Any) -> bool:
-    """Whether a field's type is a union of texts and other values."""
-    own = [k for k in kind if k != "null"] if isinstance(kind, list) else []
-    return len(own) > 1 and "string" in own
-
-
-@cache
-def _avro() -> Any:
-    """fastavro, with the codecs that it needs other packages for from Arrow: Spark writes snappy by default."""
-    import fastavro.read
-
-    readers = fastavro.read.BLOCK_READERS
-    plain = readers["null"]
-    readers["snappy"] = lambda fo: io.BytesIO(_snappy(plain(fo).read()))
-    readers["zstandard"] = lambda fo: pa.input_stream(pa.BufferReader(plain(fo).read()), compression="zstd")
-    return fastavro
-
-
-def _snappy(data: bytes) -> bytes:
-    """A block of Avro: what was compressed, which begins with its length, and the CRC-32 of what it was."""
-    length = shift = at = 0
-    while True:
-        length |= (data[at] & 0x7F) << shift
-        shift, at = shift + 7, at + 1
-        if data[at - 1] < 0x80:
-            break
-    found: bytes = pa.Codec("snappy").decompress(data[:-4], length, asbytes=True)
-    if zlib.crc32(found).to_bytes(4, "big") != data[-4:]:
-        raise ValueError("the checksum of a block differs")
-    return found
+        return list(top)
+    own = plan.within(file.partition, tuple(every))
+    return [c for c in with_marks(own.needed) if c in every and c not in plan.partitions]
 
 
 def _unreadable(format_: Format, file: SourceFile, error: Exception) -> IngestError:

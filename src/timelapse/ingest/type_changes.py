@@ -50,10 +50,8 @@ def _held(name: str) -> _Held | None:
     """None: nothing is known of it, as of a column of nulls, of columns of text files, or of values of several kinds."""
     if name.startswith("dictionary<values="):
         name = name.removeprefix("dictionary<values=").split(",")[0]
-    if name in _TEXT:
+    if name in _TEXT or name.split("[")[0] in _BYTES:  # one for str and bytes, which read both
         return _Held("text", ())
-    if name.split("[")[0] in _BYTES:
-        return _Held("bytes", ())
     if name in _OTHERS:
         return _OTHERS[name]
     if (whole := _WHOLE.fullmatch(name)) is not None:
