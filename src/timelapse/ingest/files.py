@@ -230,9 +230,20 @@ def format_of(source: Source, files: Sequence[SourceFile]) -> Format:
     seen = {_by_suffix(file) for file in files}
     if len(seen) == 1 and (only := seen.pop()) is not None:
         return only
+    for file in files:
+        if (how := _UNREAD.get(_suffix(file))) is not None:
+            raise _not_unpacked(file, *how)
     raise IngestError(
         "the format is not clear from the files' suffixes", place=Place(files[0].path), code="TL411",
         hint="say format= (--format): csv, json, parquet, orc, avro or text",
+    )  # fmt: skip
+
+
+def _not_unpacked(file: SourceFile, what: str, command: str) -> IngestError:
+    name = shlex.quote(Path(file.path).name)
+    return IngestError(
+        f"the file is {what}, which is not read", place=Place(file.path), code="TL412",
+        hint=f"unpack it: {command.format(name)}; texts may be in .gz, .zst, .bz2 or .lz4",
     )  # fmt: skip
 
 
@@ -243,16 +254,32 @@ def told_by_suffix(files: Sequence[SourceFile], format_: Format | None = None) -
 
 
 def _by_suffix(file: SourceFile) -> Format | None:
+    return _SUFFIXES.get(_suffix(file))
+
+
+def _suffix(file: SourceFile) -> str:
+    """A file's suffix, in small letters: where it is packed that of what is in it."""
     path = Path(file.path)
-    suffix = Path(path.stem).suffix if path.suffix in _PACKED else path.suffix
-    return _SUFFIXES.get(suffix.lower())
+    return (Path(path.stem).suffix if path.suffix in _PACKED else path.suffix).lower()
 
 
+_XZ = "compressed by xz", "xz -d {}"
+_7Z, _TAR = ("a 7z archive", "7z x {}"), ("a tar archive", "tar -xf {}")
+_Z = "compressed by compress", "gzip -d {}"
+_UNREAD = {
+    ".xz": _XZ, ".lzma": _XZ, ".zip": ("a zip archive", "unzip {}"), ".7z": _7Z, ".rar": ("a RAR archive", "unrar x {}"),
+    ".tar": _TAR, ".tgz": _TAR, ".z": _Z, ".br": ("compressed by brotli", "brotli -d {}"),
+    ".sz": ("compressed by snappy", "snzip -d {}"), ".snappy": ("compressed by snappy", "snzip -d {}"),
+    ".lzo": ("compressed by lzop", "lzop -d {}"),
+}  # fmt: skip
+"""Ways in which files are packed that are not read, by suffix, with the command that unpacks them."""
+_MAGIC_UNREAD = ((b"\xfd7zXZ\0", _XZ), (b"7z\xbc\xaf\x27\x1c", _7Z), (b"\x1f\x9d", _Z))
 _MAGIC: tuple[tuple[bytes, str], ...] = (
     (b"PAR1", "a Parquet file: format= (--format) parquet"), (b"ORC", "an ORC file: format= (--format) orc"),
     (b"Obj\x01", "an Avro file: format= (--format) avro"), (b"\x1f\x8b", "compressed by gzip: its name must end in .gz"),
     (b"\x28\xb5\x2f\xfd", "compressed by zstd: its name must end in .zst"),
     (b"BZh", "compressed by bzip2: its name must end in .bz2"),
+    (b"\x04\x22\x4d\x18", "compressed by lz4: its name must end in .lz4"),
     (b"PK\x03\x04", "a zip archive, or a spreadsheet: unpack it, or save it as CSV"),
     (b"\xff\xfe", "text in UTF-16: convert it to UTF-8"), (b"\xfe\xff", "text in UTF-16: convert it to UTF-8"),
     (b"SQLite format 3", "an SQLite database: export its tables"), (b"%PDF", "a PDF document: it has no rows"),
@@ -277,6 +304,9 @@ def check_is_text(file: SourceFile, format_: Format) -> None:
                 head = stream.read(_LOOK)
     except (OSError, pa.ArrowInvalid):
         return  # whoever reads it says what is wrong with it
+    packed = next((how for magic, how in _MAGIC_UNREAD if head.startswith(magic)), None)
+    if packed is not None or head[257:262] == b"ustar":
+        raise _not_unpacked(file, *(packed or _TAR))
     known = next((what for magic, what in _MAGIC if head.startswith(magic)), None)
     if known is None and (binary := _is_binary(head)):
         known = f"binary: {binary}"
