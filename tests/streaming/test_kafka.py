@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from confluent_kafka import Producer
+from confluent_kafka import Consumer, Producer
 
 import timelapse as tl
 from tests.patience import LONG
@@ -61,6 +61,64 @@ def test_partitions_restarts_and_bad_messages(tmp_path: Path, cluster: tuple[str
     assert last is not None
     assert len(last.partitions) == 4
     assert sum(p.aside for p in last.partitions) == 4
+
+
+def test_where_a_run_begins_is_kept(tmp_path: Path, cluster: tuple[str, Producer]) -> None:
+    """A partition of which no row has come yet is read from where the run began: rows from before were read when it was begun again."""
+    brokers, producer = cluster
+    sent = hits(120)
+    send(producer, "begun", sent[:40])
+    topic = tl.Kafka(brokers, "begun", begin="latest")
+    with tl.live(Plain, {Hit: topic}, tmp_path / "out", lateness="1s", idle=None, **FAST) as run:
+        run.until(lambda e: len(e.partitions) == 4)
+        some = [e for e in sent[40:80] if e.who % 4 == 0]
+        send(producer, "begun", some)
+        run.until(lambda e: sum(p.rows for p in e.partitions) == len(some))
+    later = [e for e in sent[80:] if e.who % 4]
+    send(producer, "begun", later)
+    with tl.live(Plain, {Hit: topic}, tmp_path / "out", lateness="1s", once=True, **FAST) as run:
+        assert run.wait(LONG)
+    assert 0 < len(some) < 40
+    assert run.digest == run_serial(Plain, sorted(some + later, key=lambda e: (e.ts, e.who % 4))).digest
+
+
+class Marked(Consumer):
+    """Behind the last message of each partition stands a mark, as that of a transaction: of such a mark only the end is told, which is one further."""
+
+    def get_watermark_offsets(self, *args: Any, **options: Any) -> Any:
+        low, high = super().get_watermark_offsets(*args, **options)
+        return low, high + 1
+
+    def consume(self, *args: Any, **options: Any) -> Any:
+        return [End(m) if m.error() is not None else m for m in super().consume(*args, **options)]
+
+
+class End:
+    """The end of a partition, one further than that of a message."""
+
+    def __init__(self, message: Any) -> None:
+        self._message = message
+
+    def error(self) -> Any:
+        return self._message.error()
+
+    def partition(self) -> Any:
+        return self._message.partition()
+
+    def offset(self) -> Any:
+        return self._message.offset() + 1
+
+
+def test_what_is_behind_the_last_message(
+    tmp_path: Path, cluster: tuple[str, Producer], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A topic that ends with the mark of a transaction ends: with once= the run waited for ever, and its partitions were never idle."""
+    brokers, producer = cluster
+    send(producer, "marked", hits(40))
+    monkeypatch.setattr("confluent_kafka.Consumer", Marked)
+    with tl.live(Plain, {Hit: tl.Kafka(brokers, "marked")}, tmp_path / "out", once=True, **FAST) as run:
+        assert run.wait(LONG)
+    assert run.digest == run_serial(Plain, sorted(hits(40), key=lambda e: (e.ts, e.who % 4))).digest
 
 
 def test_a_topic_that_was_made_anew(tmp_path: Path, cluster: tuple[str, Producer]) -> None:

@@ -57,7 +57,7 @@ def live(
             metavar="TYPE[:NAME]=SOURCE...",
             show_default=False,
             help="For each event type a folder or pattern of files, a text file that grows, kafka://BROKER/TOPIC, "
-            "postgresql://HOST/DB?table=TABLE&by=COLUMN, delta:FOLDER, or push (rows are sent to "
+            "kafka+spark://BROKER/TOPIC (executors read it), postgresql://HOST/DB?table=TABLE&by=COLUMN, delta:FOLDER, or push (rows are sent to "
             "--listen); with names where a type has several. Rows of the same time are in this order.",
         ),
     ],

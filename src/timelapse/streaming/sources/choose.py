@@ -28,6 +28,10 @@ def source_of(given: Any, cls: type[Event], *, once: bool) -> LiveSource:
         given = named
     if (layout := layout_of(given)) is not None:
         check_streamed(layout)
+    if isinstance(given, Kafka) and given.executors:
+        from timelapse.streaming.sources.kafka_spark import KafkaOnSpark
+
+        return KafkaOnSpark(given, once=once)
     if isinstance(given, Kafka):
         return KafkaSource(given, once=once)
     if isinstance(given, PostgresTable):
@@ -64,7 +68,7 @@ def layout_of(given: Any) -> Source | None:
 
 def named_source(text: str, layout: Source) -> Kafka | PostgresTable | DeltaTable | None:
     """The source that an address names, read as `layout` says; None for a path. Raises UsageError."""
-    if text.startswith("kafka://"):
+    if text.startswith(("kafka://", "kafka+spark://")):
         return Kafka.of(text, layout)
     if text.startswith(("postgresql://", "postgres://")):
         return PostgresTable.of(text, layout)

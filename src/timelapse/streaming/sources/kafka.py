@@ -34,6 +34,8 @@ _LOOK_EVERY = 5.0
 """Seconds after which it is asked whether the topic has further partitions."""
 _WAIT = 10.0
 _MOST_MESSAGES = 10_000
+END_OF_PARTITION = -191
+"""The error's number by which librdkafka says that there is no more, with the offset at which it stands."""
 
 
 @dataclass(frozen=True)
@@ -42,7 +44,7 @@ class Kafka:
 
     `layout` has the options of `tl.Source` (`ts`, `unit`, `fields`, `regex`, ...); its data are not looked at. `config` goes to
     librdkafka (`security.protocol`, `sasl.username`, ...). `begin`: "earliest" or "latest", for a run that has read nothing of the
-    topic yet. Offsets that the topic no longer has stop the run (TL945).
+    topic yet; partitions that it gets later are read from their beginning. `executors`: Spark's executors read the partitions (kafka_spark.py). Offsets that the topic no longer has stop the run (TL945).
     """
 
     brokers: str
@@ -51,6 +53,7 @@ class Kafka:
     config: Mapping[str, Any] = field(default_factory=dict)
     begin: str = "earliest"
     group: str = ""
+    executors: bool = False
 
     def __post_init__(self) -> None:
         check_begin(self.begin)
@@ -61,8 +64,8 @@ class Kafka:
 
     @classmethod
     def of(cls, url: str, layout: Source) -> Kafka:
-        """From `kafka://broker:9092/topic`. Raises UsageError."""
-        rest = url.removeprefix("kafka://")
+        """From `kafka://broker:9092/topic`, or `kafka+spark://...` for one that executors read. Raises UsageError."""
+        scheme, _, rest = url.partition("://")
         brokers, slash, topic = rest.partition("/")
         if not brokers or not slash or not topic or "/" in topic:
             raise UsageError(
@@ -71,12 +74,18 @@ class Kafka:
                 code="TL810",
             )
         return cls(
-            brokers, topic, layout if layout.format or layout.regex else replace(layout, format="json")
+            brokers,
+            topic,
+            layout if layout.format or layout.regex else replace(layout, format="json"),
+            executors=scheme == "kafka+spark",
         )
 
 
 class KafkaSource(LiveSource):
     """A Kafka topic as a source. `once`: up to the end that each partition has now."""
+
+    _assigns = True
+    """Whether it reads messages itself."""
 
     def __init__(self, given: Kafka, *, once: bool = False) -> None:
         self._given, self._once = given, once
@@ -84,6 +93,10 @@ class KafkaSource(LiveSource):
         self._ends: dict[int, int] = {}
         self._next: dict[int, int] = {}
         self._until: dict[int, int] = {}
+        self._seen: dict[int, int] = {}
+        """Ends that were reached: behind the last row stand marks of transactions, which are no messages."""
+        self._begun: list[int] = []
+        self._new = True
         self._looked = 0.0
         self._assigned = False
         self._plan: Plan | None = None
@@ -113,7 +126,7 @@ class KafkaSource(LiveSource):
             return
         settings = {
             "bootstrap.servers": given.brokers, "group.id": given.group or f"timelapse-{given.topic}", "enable.auto.commit": False,
-            "auto.offset.reset": "error", "enable.partition.eof": False, **QUIET, **given.config,
+            "auto.offset.reset": "error", "enable.partition.eof": True, **QUIET, **given.config,
         }  # fmt: skip
         self._consumer = Consumer(settings)
 
@@ -128,6 +141,7 @@ class KafkaSource(LiveSource):
         self._stream = stream
         self._connect(kind)
         self._next = {int(p.name): p.position + 1 for p in partitions}
+        self._new = not partitions
         self._assigned = False
         self._find()
         if self._once:
@@ -160,8 +174,10 @@ class KafkaSource(LiveSource):
                 low, high = consumer.get_watermark_offsets(TopicPartition(topic, number), timeout=_WAIT)
                 self._ends[number] = high
                 if number not in self._next:
-                    self._next[number] = low if self._given.begin == "earliest" else high
+                    self._next[number] = low if self._given.begin == "earliest" or not self._new else high
                     self._assigned = False
+                    if self._next[number]:
+                        self._begun.append(number)
                 if self._next[number] < low or self._next[number] > high:
                     raise SourceError(
                         f"partition {number} has the offsets {low:,} to {high:,}, and the run is to go on at {self._next[number]:,}",
@@ -170,7 +186,8 @@ class KafkaSource(LiveSource):
                     )  # fmt: skip
         except KafkaException as error:
             raise TimeoutError(str(error)) from None
-        if not self._assigned:
+        self._new = False
+        if not self._assigned and self._assigns:
             consumer.assign([TopicPartition(topic, n, offset) for n, offset in sorted(self._next.items())])
             self._assigned = True
         self._looked = time.monotonic()
@@ -180,11 +197,10 @@ class KafkaSource(LiveSource):
 
     def poll(self, most: int) -> list[Batch]:
         assert self._consumer is not None
-        if time.monotonic() - self._looked > _LOOK_EVERY and not self._once:
-            self._find()
         if self._problem is not None:
             problem, self._problem = self._problem, None
             raise problem
+        begun = self._look()
         found: dict[int, list[Message]] = {}
         count = 0
         while count < most and not self.ended and self._problem is None:
@@ -194,7 +210,10 @@ class KafkaSource(LiveSource):
             if not messages:
                 break
             for message in messages:
-                if message.error() is not None:
+                if (error := message.error()) is not None and error.code() == END_OF_PARTITION:
+                    self._seen[message.partition() or 0] = message.offset() or 0
+                    continue
+                if error is not None:
                     self._problem = self._failed(message)
                     continue
                 number, offset = message.partition(), message.offset()
@@ -206,7 +225,10 @@ class KafkaSource(LiveSource):
                 self._next[number] = offset + 1
                 self._ends[number] = max(self._ends[number], offset + 1)
                 count += 1
-        return [self._batch(number, messages) for number, messages in sorted(found.items())]
+        assert self._plan is not None
+        for number, own in sorted(found.items()):
+            begun.append(batch_of_messages(self._stream, number, self._kind, self._plan, own))
+        return begun
 
     def _failed(self, message: Message) -> Exception:
         error = message.error()
@@ -223,54 +245,24 @@ class KafkaSource(LiveSource):
             code="TL945",
         )
 
-    def _batch(self, number: int, messages: Sequence[Message]) -> Batch:
-        assert self._plan is not None
-        offsets: list[int] = []
-        values: list[bytes] = []
-        bad: list[tuple[int, str, str]] = []
-        for message in messages:
-            value, offset = message.value(), message.offset()
-            assert offset is not None
-            if value is None:
-                bad.append((offset, "it has no value", ""))
-                continue
-            if b"\n" in value:
-                stripped = value.replace(b"\r\n", b"\n").strip(b"\n")
-                if b"\n" in stripped:
-                    if self._plan.format != "json":
-                        bad.append(
-                            (
-                                offset,
-                                "it has several lines",
-                                stripped[:200].decode("utf-8", "backslashreplace"),
-                            )
-                        )
-                        continue
-                    stripped = stripped.replace(
-                        b"\n", b" "
-                    )  # between tokens: in JSON texts there is no line end
-                value = stripped
-            if not value:
-                bad.append((offset, "it is empty", ""))
-                continue
-            offsets.append(offset)
-            values.append(value)
-        parsed = parse_lines(self._plan, Lines(2, b"\n".join(values)))
-        places = np.array(offsets, np.int64)
-        kept = places[np.asarray(parsed.rows, np.int64) - 2]
-        own = [(offsets[b.row - 2], b) for b in parsed.bad]
-        parsed.bad = [b for _, b in own] + [ParsedBad(offset, why, raw) for offset, why, raw in bad]
-        return batch_of(
-            self._stream, str(number), self._kind, parsed, kept, [o for o, _ in own] + [o for o, _, _ in bad],
-            max(m.offset() or 0 for m in messages),
-        )  # fmt: skip
+    def _look(self) -> list[Batch]:
+        """Look for further partitions, now and then. Gives where they begin, for the run to keep: it goes on there though no row has come."""
+        if time.monotonic() - self._looked > _LOOK_EVERY and not self._once:
+            self._find()
+        begun, self._begun = self._begun, []
+        none = np.zeros(0, np.int64)
+        fields = self._kind.schema.empty_table()
+        return [Batch(self._stream, str(n), none, fields, none, self._next[n] - 1) for n in begun]
+
+    def _reached(self, number: int, end: int) -> bool:
+        return max(self._next[number], self._seen.get(number, 0)) >= end
 
     def at_end(self, partition: str) -> bool:
-        return self._next[int(partition)] >= self._ends[int(partition)]
+        return self._reached(int(partition), self._ends[int(partition)])
 
     @property
     def ended(self) -> bool:
-        return self._once and all(self._next[n] >= end for n, end in self._until.items())
+        return self._once and all(self._reached(n, end) for n, end in self._until.items())
 
     def committed(self, partitions: Sequence[Partition]) -> None:
         from confluent_kafka import KafkaException, TopicPartition
@@ -292,3 +284,46 @@ class KafkaSource(LiveSource):
         if self._consumer is not None:
             self._consumer.close()
             self._consumer = None
+
+
+def batch_of_messages(
+    stream: int, number: int, kind: EventType, plan: Plan, messages: Sequence[Message]
+) -> Batch:
+    """The rows of some messages of a partition."""
+    offsets: list[int] = []
+    values: list[bytes] = []
+    bad: list[tuple[int, str, str]] = []
+    for message in messages:
+        value, offset = message.value(), message.offset()
+        assert offset is not None
+        if value is None:
+            bad.append((offset, "it has no value", ""))
+            continue
+        if b"\n" in value:
+            stripped = value.replace(b"\r\n", b"\n").strip(b"\n")
+            if b"\n" in stripped:
+                if plan.format != "json":
+                    bad.append(
+                        (
+                            offset,
+                            "it has several lines",
+                            stripped[:200].decode("utf-8", "backslashreplace"),
+                        )
+                    )
+                    continue
+                stripped = stripped.replace(b"\n", b" ")  # between tokens: in JSON texts there is no line end
+            value = stripped
+        if not value:
+            bad.append((offset, "it is empty", ""))
+            continue
+        offsets.append(offset)
+        values.append(value)
+    parsed = parse_lines(plan, Lines(2, b"\n".join(values)))
+    places = np.array(offsets, np.int64)
+    kept = places[np.asarray(parsed.rows, np.int64) - 2]
+    own = [(offsets[b.row - 2], b) for b in parsed.bad]
+    parsed.bad = [b for _, b in own] + [ParsedBad(offset, why, raw) for offset, why, raw in bad]
+    return batch_of(
+        stream, str(number), kind, parsed, kept, [o for o, _ in own] + [o for o, _, _ in bad],
+        max(m.offset() or 0 for m in messages),
+    )  # fmt: skip
