@@ -162,6 +162,23 @@ def test_late_days_are_compared_with_the_days_before_them(tmp_path: Path) -> Non
     assert log.id == Log.write(tmp_path / "whole", {Pay: raw}).id
 
 
+@pytest.mark.parametrize("apart", [1, 2])
+def test_every_day_of_a_layout_is_compared(apart: int, tmp_path: Path) -> None:
+    """Not its first alone: two new files with the same columns, before and behind a day on which the log has a wider one; their days may
+    follow each other."""
+    raw = tmp_path / "raw"
+    whole = [
+        day(raw, n, id=pa.array([n], pa.int64() if n == apart else pa.int32())) for n in range(apart + 2)
+    ]
+    log = Log.write(tmp_path / "log", {Pay: [whole[0], whole[apart]] if apart > 1 else whole[1]})
+    new = [whole[apart - 1], whole[-1]]
+    with pytest.raises(IngestError, match=rf"day-{apart + 1}\.parquet.*int32, which is narrower than int64"):
+        log.append({Pay: new})
+    with pytest.raises(IngestError, match=rf"day-{apart + 1}\.parquet.*int32, which is narrower than int64"):
+        Log.write(tmp_path / "whole", {Pay: raw})
+    assert log.append({Pay: new[:1]}).count == apart + 1
+
+
 @pytest.mark.parametrize("on_spark", [False, True])
 def test_an_append_names_the_first_file_that_breaks(
     tmp_path: Path, spark: SparkSession, *, on_spark: bool

@@ -28,7 +28,7 @@ _EPOCH = datetime.date(1970, 1, 1)
 def layouts(one: Prepared, noticed: Noticed, base: int) -> tuple[list[Layout], list[str], str]:
     """The layouts of a source's files, the columns that nothing uses, and what tells of which days files are, for people.
 
-    `base`: the number of its first file. A file's day is the one that its folders name, or else its name, where its events are not all of
+    `base`: the number of its first file. The days of each file are kept with the source. A file's day is the one that its folders name, or else its name, where its events are not all of
     other days; or else its days are those of its events. A file of whose rows none is an event, and that names no day, has none.
     """
     found, told = [], []
@@ -49,6 +49,7 @@ def layouts(one: Prepared, noticed: Noticed, base: int) -> tuple[list[Layout], l
             own_days = (named, named)
         else:
             how = "events" if own_days is not None else ""
+        one.days["" if file is None else file.path] = own_days
         found.append((columns, own_days))
         told += [how] if how else []
     plan = one.plan
@@ -69,15 +70,16 @@ def unlike_before(one: Prepared, entry: SourceEntry, earlier: Sequence[IngestEnt
         return []
     paths = [f.path for f in one.files] or [f"the DataFrame for {entry.type}"]
     replaced = {path for e in earlier for path in e.replaced}
-    days = [(own.columns, own.days[0][0] if own.days else None) for own in entry.columns]
-    for columns, day in days:
-        path = next((p for p, s in zip(paths, one.shapes, strict=False) if s == columns), paths[at])
-        if path not in replaced and (
-            broken := _breaks(one.plan, columns, path, _before(entry.type, entry.position, day, earlier))
-        ):
+    compared: dict[tuple[str | None, tuple[tuple[str, str], ...]], str] = {}
+    for path, columns in zip(paths, one.shapes, strict=False):
+        if columns and path not in replaced:
+            compared.setdefault((_first_day(one, path), tuple(columns.items())), path)
+    for (day, layout), path in compared.items():
+        known = _before(entry.type, entry.position, day, earlier)
+        if broken := _breaks(one.plan, dict(layout), path, known):
             raise broken
     now, path = one.shapes[at], paths[at]
-    known = _before(entry.type, entry.position, next((d for c, d in days if c == now), None), earlier)
+    known = _before(entry.type, entry.position, _first_day(one, path), earlier)
     if known is None or path in replaced or not one.files:
         return []
     was, unused = known.layout.columns, {*known.source.unused, *entry.unused}
@@ -90,6 +92,12 @@ def unlike_before(one: Prepared, entry: SourceEntry, earlier: Sequence[IngestEnt
         mark = " (not used)" if name in unused else ""
         said.append(f"{entry.type}: from {path} on {name!r}{mark} is {now[name]}, not {was[name]}")
     return said
+
+
+def _first_day(one: Prepared, path: str) -> str | None:
+    """The first day that a source's file is of, once it has been read."""
+    days = one.days.get(path if one.files else "")
+    return None if days is None else day_text(days[0])
 
 
 def first_break(

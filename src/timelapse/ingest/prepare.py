@@ -82,6 +82,8 @@ class Prepared:
     """The columns of each file with their types, as far as they are known before its rows are read: of JSON lines none."""
     prints: dict[str, str] = field(default_factory=dict)
     """What is kept of each file, by path, to know it again: taken before it is read."""
+    days: dict[str, tuple[int, int] | None] = field(default_factory=dict)
+    """The first and the last day (since 1970) that each file is of, once its rows have been read (ingest/drift.py); of a DataFrame under no name."""
     told: dict[str, Any] = field(default_factory=dict)
     """Of a table that is kept elsewhere: which version or snapshot was read."""
     close: Callable[[], None] = field(default=_nothing)
