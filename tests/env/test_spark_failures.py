@@ -229,6 +229,52 @@ def test_sparks_own_files_without_room() -> None:
     assert "SPARK_LOCAL_DIRS" in str(found.hint)
 
 
+def test_a_call_that_nobody_answers_tells_that_java_is_gone() -> None:
+    from py4j.protocol import Py4JError
+
+    assert explained(Py4JError("An error occurred while calling o43.sc"), "final").code == "TL512"
+    answered = Py4JError("An error occurred while calling o43.sc. Trace:\njava.lang.Oh: no\n\tat a.b")
+    assert explained(answered, "final").code == "TL507"
+
+
+KILLED = """
+import os, signal, threading
+
+from timelapse.env.spark_failures import explained
+from timelapse.env.spark_session import started
+
+spark = started("local[1]", {})
+context = spark.sparkContext
+context.parallelize([1, 2], 1).map(lambda x: x).collect()  # from here on Java sends counts
+server, ended = context._accumulatorServer, threading.Event()
+told = server.handle_error
+
+
+def seen(*given):
+    told(*given)
+    ended.set()
+
+
+server.handle_error = seen
+os.kill(context._jvm.java.lang.ProcessHandle.current().pid(), signal.SIGKILL)
+assert ended.wait(120)
+try:
+    context.defaultParallelism
+except Exception as error:
+    print(explained(error, "a test").code)
+"""
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="kills")
+def test_a_java_process_that_dies_between_jobs_is_told_without_a_traceback() -> None:
+    found = subprocess.run(
+        [sys.executable, "-c", KILLED], capture_output=True, text=True, timeout=LONG, check=False,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(p for p in sys.path if p)},
+    )  # fmt: skip
+    assert (found.returncode, found.stdout.strip()) == (0, "TL512"), found.stderr
+    assert "Traceback" not in found.stderr, found.stderr
+
+
 def _descendants(pid: int) -> list[tuple[int, str]]:
     """The processes that a process started, with their command lines."""
     parents: dict[int, list[int]] = {}

@@ -18,6 +18,8 @@ _DIED = (
     "reading the port number from pyspark.daemon",
 )
 """How Spark says that a process was killed: 137 is what ends so, and a daemon that is killed at its start has no port."""
+_UNANSWERED = re.compile(r"An error occurred while calling \S+")
+"""What py4j says of a call that nobody answers. An answer that is an error says more."""
 _SHOWN = 12
 _FULL = ("No space left on device", "Disk quota exceeded", "File too large")
 _RAISED = re.compile(
@@ -122,7 +124,10 @@ def is_sparks(error: BaseException) -> bool:
 def _is_gone(error: BaseException, text: str) -> bool:
     if isinstance(error, OSError | EOFError):
         return _through_py4j(error)
-    return type(error).__name__ == "Py4JNetworkError" or any(
+    name = type(error).__name__
+    if name == "Py4JError" and _UNANSWERED.fullmatch(text):
+        return True
+    return name == "Py4JNetworkError" or any(
         sign in text
         for sign in (
             "SparkContext was shut down",

@@ -11,7 +11,7 @@ import sys
 from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from timelapse.env import spark_classes
 from timelapse.env.java import Java, find
@@ -82,7 +82,7 @@ def started(master: str | None, conf: Mapping[str, str]) -> SparkSession:
     for name, value in settings.items():
         builder = builder.config(name, value)
     try:
-        return builder.getOrCreate()
+        made = builder.getOrCreate()
     except Exception as error:
         for name, old in before.items():
             if old is None:
@@ -96,6 +96,22 @@ def started(master: str | None, conf: Mapping[str, str]) -> SparkSession:
             f"Spark does not start: {type(error).__name__}: {_without_stack(text)}",
             hint=f"Java {java.text} in {java.home} ({java.origin}); `timelapse doctor` checks the machine",
         ) from error
+    _hush_accumulators(made)
+    return made
+
+
+def _hush_accumulators(spark: SparkSession) -> None:
+    """Where the JVM dies, the thread that takes its counts prints a traceback. That it died is told by the call that waits for it."""
+    server = getattr(spark.sparkContext, "_accumulatorServer", None)
+    if server is None:
+        return
+    told = server.handle_error
+
+    def handle_error(request: Any, client_address: Any) -> None:
+        if not isinstance(sys.exception(), EOFError | ConnectionError):
+            told(request, client_address)
+
+    server.handle_error = handle_error
 
 
 _GIVEN_UP = ("stopped SparkContext", "masters are unresponsive")

@@ -74,7 +74,7 @@ def log_of(manifest: RunManifest) -> Log:
     if len(parts) < len(named):
         raise RunError(
             "the run's events were in memory, and are not there any more",
-            hint="write them to a log (tl.Log.write), and replay it: what a run of that is asked later has them", code="TL604",
+            hint="write them to a log with tl.Log.from_events, and replay it: what a run of that is asked later has them", code="TL604",
         )  # fmt: skip
     first = parts[0][0]
     log = Log(first, parts[0][1] if len(parts) == 1 else joined(parts))
