@@ -180,6 +180,24 @@ class Copy(tl.Program):
         self.emit(Copied(id=e.id, who=e.who))
 
 
+def test_a_log_of_outputs_is_cut_from_the_command_line(tmp_path: Path) -> None:
+    """`derive --segment`: the log that Python makes, whose files end where days do; what is no period is refused."""
+    times = sorted(START + n * DAY // 3 for n in range(20))
+    log = Log.write(tmp_path / "log", {Pay: _rows(tmp_path / "a.csv", times)})
+    run = tl.replay(Copy(), log, tmp_path / "run")
+    (tmp_path / "events.py").write_text(EVENTS)
+    derive = ("derive", tmp_path / "events.py", tmp_path / "cut", run.path, "Pay=Copied")
+    assert "which is no period" in cli(*derive, "--segment", "day").err
+    assert not (tmp_path / "cut").exists()
+    made = cli(*derive, "--segment", "1d")
+    assert made.code == 0, made.err
+    cut = Log.open(tmp_path / "cut")
+    _check(cut, "1d")
+    assert len(cut.manifest.segments) == 7
+    assert cut.manifest.segment == "1d"
+    assert cut.id == Log.from_run(run, {Copied: Pay}, tmp_path / "plain").id
+
+
 def test_a_time_that_is_asked_for_touches_its_files_alone(tmp_path: Path) -> None:
     rng = random.Random(5)
     times = [START + rng.randrange(8 * DAY) for _ in range(2000)]
