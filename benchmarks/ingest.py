@@ -28,6 +28,7 @@ import timelapse as tl
 from benchmarks.process import python_path
 from benchmarks.report import Report, Table
 from benchmarks.suites import Settings
+from timelapse.errors import UsageError, meant
 
 FORMAT = 1
 PER_FILE = 1_000_000
@@ -165,7 +166,14 @@ def _once(name: str, files: Path, out: Path, cores: int) -> dict[str, float]:
 
 
 def ingest(settings: Settings) -> Report:
-    """Both comparisons."""
+    """Both comparisons; with `--only` these (`csv`, `parquet`), or these candidates. Raises UsageError for what is neither."""
+    known = {"csv", "parquet", *CANDIDATES}
+    if wrong := [name for name in settings.only if name not in known]:
+        raise UsageError(
+            f"there is no candidate {wrong[0]!r}",
+            hint=f"{meant(wrong[0], known)}candidates: {', '.join(sorted(known))}",
+            code="TL808",
+        )
     until = time.monotonic() + settings.budget
     values: dict[str, float] = {}
     tables = []
@@ -173,7 +181,10 @@ def ingest(settings: Settings) -> Report:
         ("csv", min(settings.events, CSV_ROWS), ("timelapse", "polars", "polars, written"), "polars"),
         ("parquet", settings.events, ("timelapse on spark", "spark"), "spark"),
     )
-    for kind, rows, names, rival in parts:
+    for kind, rows, every, rival in parts:
+        names = [n for n in every if not settings.only or kind in settings.only or n in settings.only]
+        if not names:
+            continue
         began = time.monotonic()
         files = make(settings.data, rows, kind)
         settings.making.append(time.monotonic() - began)
@@ -185,15 +196,17 @@ def ingest(settings: Settings) -> Report:
                 found[name].append(_once(name, files, settings.data / "ingest-out", settings.cores))
                 settings.say(f"{name}, {rows:,} rows: {found[name][-1]['seconds']:.2f} s")
         seconds = {name: median(one["seconds"] for one in own) for name, own in found.items()}
-        own = names[0]
-        ratios = [b["seconds"] / a["seconds"] for a, b in zip(found[own], found[rival], strict=False)]
-        values[f"{kind} speed of {rival}"] = median(ratios)
-        values[f"{kind} peak"] = max(one["peak"] for one in found[own])
+        own = every[0]
+        if own in found:
+            values[f"{kind} peak"] = max(one["peak"] for one in found[own])
+        if own in found and rival in found:
+            ratios = [b["seconds"] / a["seconds"] for a, b in zip(found[own], found[rival], strict=False)]
+            values[f"{kind} speed of {rival}"] = median(ratios)
         tables.append(
             Table(
                 f"{rows:,} rows of {kind}, {settings.cores} cores", ("", "seconds", "processor time", "rows/s", "peak of the process", f"speed of {own} beside it"),
                 [
-                    (name, f"{s:.2f}", f"{median(o['processor'] for o in found[name]):.2f}", f"{rows / s:,.0f}", f"{max(o['peak'] for o in found[name]) / 2**20:,.0f} MB", f"{s / seconds[own]:.2f}")
+                    (name, f"{s:.2f}", f"{median(o['processor'] for o in found[name]):.2f}", f"{rows / s:,.0f}", f"{max(o['peak'] for o in found[name]) / 2**20:,.0f} MB", f"{s / seconds[own]:.2f}" if own in seconds else "")
                     for name, s in seconds.items()
                 ],
             )
