@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import json
 import os
+import select
 import shutil
 import subprocess
 import tempfile
@@ -85,6 +86,7 @@ class Browser:
 
     def _next(self) -> dict[str, Any]:
         while b"\0" not in self._rest:
+            assert select.select([self._from], [], [], LONG)[0], "the browser says nothing"
             part = os.read(self._from, 1 << 16)
             assert part, "the browser ended"
             self._rest += part

@@ -214,6 +214,36 @@ def test_a_new_run_asks_its_sinks_first(
     assert [path.name for path in tmp_path.iterdir()] == ["file"]
 
 
+def test_a_run_that_another_process_begins_meanwhile(tmp_path: Path) -> None:
+    """What its sinks have is of the same run: who comes second goes on with it, and does not take it for another one."""
+
+    class Slow(Parquet):
+        def check(self, records: Any) -> None:
+            if not (tmp_path / "out").exists():
+                once()
+            super().check(records)
+
+    (tmp_path / "hits").mkdir()
+
+    def once(sink: type[Parquet] = Parquet) -> Live:
+        for n, row in enumerate(hits(40)):
+            (tmp_path / "hits" / f"{n}.jsonl").write_text(
+                f'{{"ts": {row.ts}, "who": {row.who}, "size": {row.size}}}\n'
+            )
+        with tl.live(
+            Plain, {Hit: tmp_path / "hits"}, tmp_path / "out", once=True, sinks=[sink(tmp_path / "table")], **FAST
+        ) as run:  # fmt: skip
+            run.wait(LONG)
+        return run
+
+    run = once(Slow)
+    assert [error for *_, error in run.sinks] == [None]
+    ours = run.outputs(Seen)
+    assert ours.num_rows == 40
+    there = pq.read_table(tmp_path / "table" / "Seen").select(ours.column_names)
+    assert there.sort_by("seq").to_pylist() == ours.sort_by("seq").to_pylist()
+
+
 @pytest.mark.parametrize("kind", [Parquet, Delta])
 def test_a_folder_that_cannot_be(tmp_path: Path, kind: Any) -> None:
     """A run that is there was asked for it again and again, and its end said nothing."""

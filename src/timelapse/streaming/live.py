@@ -13,7 +13,7 @@ from typing import Any, Literal, Self
 
 import pyarrow as pa
 
-from timelapse.errors import Place, RunError, UsageError
+from timelapse.errors import Place, RunError, SourceError, UsageError
 from timelapse.log.types import event_types
 from timelapse.model.events import Record
 from timelapse.model.fingerprint import fingerprint
@@ -63,7 +63,7 @@ from timelapse.streaming.place import LivePlace, live_place
 from timelapse.streaming.published import Published, latest, published_in
 from timelapse.streaming.reading import Reading
 from timelapse.streaming.rules import Rules
-from timelapse.streaming.sinks.base import Follower, Sink, check_sinks
+from timelapse.streaming.sinks.base import Follower, Sink, SinkError, check_sinks
 from timelapse.streaming.sinks.callback import Callback
 from timelapse.streaming.sources.push import Push
 from timelapse.streaming.spans import Span, micros_of
@@ -172,8 +172,14 @@ def live(
     slicing = Slicing(slice_rows, engine=engine)
     heard_by = Silent() if progress is None else progress
     if not place.exists(RUN):
-        check_sinks(sinks, list(declared_records(given)))
-        check_sources(made, declared, heard_by.note)
+        try:
+            check_sinks(sinks, list(declared_records(given)))
+            check_sources(made, declared, heard_by.note)
+        except (SinkError, SourceError):
+            if not place.exists(
+                RUN
+            ):  # else another process has begun this run meanwhile: what sinks have is of it
+                raise
     run, run_hash = begin_run(place, given, types, origin)
     if origin is None:
         origin = origin_of(place, run, given)

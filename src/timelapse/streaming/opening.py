@@ -118,10 +118,8 @@ def begin_run(
 ) -> tuple[LiveRun, str]:
     """The live run at a place: the one that is there, or a new one."""
     if not place.exists(RUN):
-        if place.path.is_file() or set(place.names("")) - {
-            VERSIONS,
-            RUN,
-        }:  # another process may begin it at this moment
+        strange = place.path.is_file() or set(place.names("")) - {VERSIONS, RUN}
+        if strange and not place.exists(RUN):  # another process may begin it at this moment
             raise RunError(
                 "there is already something at the live run's place", place=Place(str(place)), code="TL940",
                 hint="give an empty or new directory, or that of a live run",

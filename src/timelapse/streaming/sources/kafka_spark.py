@@ -228,7 +228,7 @@ class KafkaOnSpark(KafkaSource):
         self, stream: int, kind: EventType, partitions: Sequence[Partition], notes: Sequence[str], wake: Callable[[], None]
     ) -> None:  # fmt: skip
         super().start(stream, kind, partitions, notes, wake)
-        self._wake, self._handed = wake, dict(self._next)
+        self._wake, self._handed, self._over = wake, dict(self._next), False
         self._begin()
 
     def _begin(self) -> None:
