@@ -187,6 +187,12 @@ def test_commands_show_them_and_an_append_adds_its_own(tmp_path: Path) -> None:
     assert "Pay: extra text (not used): 2026-10-04" in said
     (whole,) = cli("log", log, "--json").json["columns"]
     assert (whole["type"], whole["days_by"]) == ("Pay", ["folders"])
+    for day, at in ((5, 4), (6, 9)):  # the second has events of another day than its folder says
+        (tmp_path / "raw" / f"dt=2026-10-0{day}").mkdir()
+        (tmp_path / "raw" / f"dt=2026-10-0{day}" / "pay.csv").write_text(f"ts,id\n{FIRST + at * DAY},1\n")
+    assert cli("ingest", rules, log, f"Pay={tmp_path}/raw/dt=2026-10-0[56]/pay.csv", "--append").code == 0
+    assert "days by events and folders Pay:" in " ".join(cli("log", log).out.replace("columns", "").split())
+    assert cli("log", log, "--json").json["columns"][0]["days_by"] == ["events", "folders"]
     assert whole["columns"][2] == {
         "name": "device", "type": "text", "used": True,
         "days": [{"first": "2026-10-01", "last": "2026-10-02", "all": True}],

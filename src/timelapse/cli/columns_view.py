@@ -21,7 +21,7 @@ def print_columns(ingests: Sequence[IngestEntry], types: Sequence[str] | None = 
         for column in _columns(sources):
             name = f"{column.name} {column.type}".rstrip() + ("" if column.used else " (not used)")
             groups.setdefault(_days(column), []).append(name)
-        by = sorted({one.days_by for one in sources if one.days_by})
+        by = _days_by(sources)
         told = f", days by {' and '.join(by)}" if by else ""
         for number, (days, names) in enumerate(list(groups.items())[:_LINES]):
             more = f" and {len(names) - _NAMES:,} more" if len(names) > _NAMES else ""
@@ -34,9 +34,14 @@ def print_columns(ingests: Sequence[IngestEntry], types: Sequence[str] | None = 
 def columns_json(ingests: Sequence[IngestEntry], types: Sequence[str] | None = None) -> list[dict[str, Any]]:
     """The same, all of it."""
     return [
-        {"type": kind, "days_by": sorted({one.days_by for one in sources if one.days_by}), "columns": [c.to_json() for c in _columns(sources)]}
+        {"type": kind, "days_by": _days_by(sources), "columns": [c.to_json() for c in _columns(sources)]}
         for kind, sources in _by_type(ingests, types).items()
     ]  # fmt: skip
+
+
+def _days_by(sources: Sequence[SourceEntry]) -> list[str]:
+    """What tells of which days files are, each once: an ingest may name several ("folders and events")."""
+    return sorted({how for one in sources if one.days_by for how in one.days_by.split(" and ")})
 
 
 def _by_type(ingests: Sequence[IngestEntry], types: Sequence[str] | None) -> dict[str, list[SourceEntry]]:
