@@ -20,13 +20,16 @@ from timelapse.tables.rowhash import whole_array
 
 
 def inner_columns(columns: Mapping[str, pa.DataType]) -> dict[str, pa.DataType]:
-    """The columns inside these ones, by path, with their types. A column of such a name goes before a path."""
+    """The columns inside these ones, by path, with their types. A column of such a name goes before a path; what has dots or ends with `[]`
+    in its name cannot be named by one."""
     found: dict[str, pa.DataType] = {}
 
     def walk(path: str, kind: pa.DataType) -> None:
         if pa.types.is_struct(kind):
             for field in (kind.field(n) for n in range(kind.num_fields)):
-                if kind.get_field_index(field.name) >= 0:  # not one of two of the same name
+                if (
+                    can_be_named(field.name) and kind.get_field_index(field.name) >= 0
+                ):  # -1: one of two of that name
                     found.setdefault(f"{path}.{field.name}", field.type)
                     walk(f"{path}.{field.name}", field.type)
         elif is_list(kind) and pa.types.is_struct(kind.value_type) and MANY not in path:
@@ -34,8 +37,14 @@ def inner_columns(columns: Mapping[str, pa.DataType]) -> dict[str, pa.DataType]:
             walk(path + MANY, kind.value_type)
 
     for name, kind in columns.items():
-        walk(name, kind)
+        if can_be_named(name):
+            walk(name, kind)
     return {path: kind for path, kind in found.items() if path not in columns}
+
+
+def can_be_named(name: str) -> bool:
+    """Whether a path may have this name as a part."""
+    return bool(name) and "." not in name and not name.endswith(MANY)
 
 
 def is_list(kind: pa.DataType) -> bool:

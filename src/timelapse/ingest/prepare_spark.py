@@ -134,7 +134,7 @@ def _inner_columns(types: Mapping[str, DataType]) -> set[str]:
 
     def walk(path: str, kind: DataType) -> None:
         if isinstance(kind, T.StructType):
-            for field in kind.fields:
+            for field in (f for f in kind.fields if nested.can_be_named(f.name)):
                 found.add(f"{path}.{field.name}")
                 walk(f"{path}.{field.name}", field.dataType)
         elif (
@@ -144,7 +144,8 @@ def _inner_columns(types: Mapping[str, DataType]) -> set[str]:
             walk(path + MANY, kind.elementType)
 
     for name, kind in types.items():
-        walk(name, kind)
+        if nested.can_be_named(name):
+            walk(name, kind)
     return found - types.keys()
 
 
