@@ -130,6 +130,7 @@ def test_text_json_and_a_page_that_escapes(tmp_path: Path) -> None:
     )
     page = tmp_path / "p.html"
     done = cli("log", log.path, "--profile", "--program", f"{rules}:P", "--page", page)
+    assert done.err.index("events one by one: ") < done.err.index("counting what they used")
     assert done.code == 0, done.err
     assert "Txn" in done.out
     html = page.read_text()

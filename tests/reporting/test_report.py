@@ -19,6 +19,7 @@ from tests.reporting.programs import HOSTILE, Guard, events
 from timelapse.charts import Figure
 from timelapse.charts.lines import Line, Spot, lines
 from timelapse.compare import open_sweep
+from timelapse.display import took
 from timelapse.errors import UsageError
 from timelapse.reporting import Report, report
 from timelapse.reporting.fields import FieldTop, Keys, Spread, field_part, field_top
@@ -96,6 +97,12 @@ def test_a_run_says_what_ran_and_what_proves_it(runs: tuple[tl.Run, tl.Run]) -> 
     states = run.state_at_cut("visits", run.slices)
     assert f"Counter[str], {len(states)} keys" in text
     assert f"{shown(max(states, key=lambda k: (states[k], k)))}" in text
+
+
+def test_the_picture_says_what_the_run_took_and_predicts_nothing(runs: tuple[tl.Run, tl.Run]) -> None:
+    text = re.sub(r"\s+", " ", _Texts(tl.report(runs[0]).html).text)
+    assert f"{took(runs[0].seconds)} for 130 events, " in text
+    assert "about " not in text
 
 
 def test_what_was_verified_is_said(place: Path) -> None:

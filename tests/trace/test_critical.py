@@ -430,6 +430,7 @@ def test_the_command(tmp_path: Path) -> None:
     shown = cli("explain", program, log, "--critical-path")
     assert shown.code == 0
     assert "length 5: at most 2.0 times" in shown.out
+    assert shown.err.index("events one by one: 10 events") < shown.err.index("looking for the longest chains")
     found = json.loads(cli("explain", program, log, "--critical-path", "--events", "4", "--json").out)
     assert [p["length"] for p in found["critical_path"]["paths"]] == [2, 1, 1]
     assert found["critical_path"]["of"] == 10

@@ -168,31 +168,21 @@ def print_scale(program: Any, log: Any, machines: str, cores: int | None, *, as_
 
 def print_critical_path(program: Any, log: Any, events: int | None, *, asked: bool, as_json: bool) -> None:
     """The longest chains of events, measured by an instrumented run."""
-    import time
-
     from timelapse.cli.console import line, print_json
-    from timelapse.cli.progress_view import progress_for
+    from timelapse.cli.progress_view import one_by_one, progress_for
     from timelapse.errors import UsageError
     from timelapse.explanation.text import clean
-    from timelapse.trace.critical import MOST_EVENTS, critical_path
+    from timelapse.trace.critical import critical_path, stepped
 
     if log is None or not asked:
         raise UsageError(
             "--critical-path needs a log" if asked else "--events is for --critical-path", code="TL730",
             hint="timelapse explain rules.py:Program LOG --critical-path --events 100000",
         )  # fmt: skip
-    progress, name, done = progress_for(as_json), "events one by one", 0
-    total = min(log.count, MOST_EVENTS if events is None else events or log.count)
-    began = time.perf_counter()
-    progress.stage(name, max(0, total))
-
-    def advance(more: int) -> None:
-        nonlocal done
-        done += more
-        progress.advance(name, done, total)
-
-    found = critical_path(program, log, events=events, advance=advance)
-    progress.finish(name, time.perf_counter() - began)
+    _, total = stepped(program, log, events)
+    with progress_for(as_json) as progress:
+        advance = one_by_one(progress, total, "looking for the longest chains")
+        found = critical_path(program, log, events=events, advance=advance)
     if as_json:
         print_json({"critical_path": found.to_json()})
         return

@@ -22,10 +22,11 @@ def show_profile(
 ) -> None:  # fmt: skip
     """Profile a log and show it as text, JSON or a page. Raises UsageError, LogError, HandlerError."""
     from timelapse.cli.console import line, print_json
-    from timelapse.cli.progress_view import progress_for
+    from timelapse.cli.progress_view import one_by_one, progress_for
     from timelapse.cli.settings import build_program
     from timelapse.model.versions import load_named
     from timelapse.reporting.page import check_place
+    from timelapse.trace.critical import stepped
     from timelapse.trace.hot_keys import hot_keys
 
     made = None if program is None else build_program(load_named(program), [])
@@ -35,7 +36,8 @@ def show_profile(
         profile = _timed(progress, log, types)
         if made is not None:
             progress.note(f"hot keys of {program} ...")
-            profile = dataclasses.replace(profile, hot=hot_keys(made, log, events=events))
+            advance = one_by_one(progress, stepped(made, log, events)[1], "counting what they used")
+            profile = dataclasses.replace(profile, hot=hot_keys(made, log, events=events, advance=advance))
     if page is not None:
         from timelapse.reporting.profile_page import profile_page
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 import threading
 import time
+from collections.abc import Callable
 from types import TracebackType
 from typing import Any, Self
 
@@ -155,6 +156,22 @@ def progress_for(as_json: bool) -> PlainProgress | BarProgress:
     if as_json or not sys.stderr.isatty():
         return PlainProgress()
     return BarProgress()
+
+
+def one_by_one(progress: Progress, total: int, then: str) -> Callable[[int], None]:
+    """Takes how many more events a run one by one has done. Shows how far it is, and from its last event on what is done `then`."""
+    name, done, began = "events one by one", 0, time.monotonic()
+    progress.stage(name, total)
+
+    def advance(more: int) -> None:
+        nonlocal done
+        done += more
+        progress.advance(name, done, total)
+        if done == total:
+            progress.finish(name, time.monotonic() - began)
+            progress.note(f"{then} ...")
+
+    return advance
 
 
 class LateProgress:

@@ -201,11 +201,11 @@ class Explanation:
     def __rich__(self) -> RenderableType:
         return self.rich()
 
-    def svg(self) -> str:
-        """A picture: events, stages of states, outputs, and what depends on what."""
+    def svg(self, took: str = "") -> str:
+        """A picture: events, stages of states, outputs, and what depends on what. `took`: what a replay took, in place of what is predicted."""
         from timelapse.explanation.svg import as_svg
 
-        return as_svg(self)
+        return as_svg(self, took)
 
     def _repr_html_(self) -> str:
         from html import escape

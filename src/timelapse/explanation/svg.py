@@ -98,15 +98,15 @@ class _Block:
         return inner + (38 if len(self.boxes) > 1 else 0)
 
 
-def as_svg(e: Explanation) -> str:
-    """The picture of an explanation."""
-    picture = _Picture(e)
-    return picture.svg()
+def as_svg(e: Explanation, took: str = "") -> str:
+    """The picture of an explanation. `took`: what the replay took, where it is over; else what it is predicted to take is said."""
+    return _Picture(e, took).svg()
 
 
 class _Picture:
-    def __init__(self, e: Explanation) -> None:
+    def __init__(self, e: Explanation, took: str) -> None:
         self.e = e
+        self.took = took
         self.advice = advice_at(e)
         levels = {stage.index + 1: stage.level for stage in e.plan.stages}
         self.level = {row.state: levels[row.stage] for row in e.states}
@@ -257,7 +257,7 @@ class _Picture:
             f"<title>{_e(e.reason)}</title></text>"
         )
         yield _text(_MARGIN, 57, _cut(doc, int((width - 2 * _MARGIN) / 6.4)), "soft", doc)
-        line = f"{time_text(e).partition(':')[0]}{f'; {advice}' if (advice := dict(summary(e)).get('advice')) else ''}"
+        line = f"{self.took or time_text(e).partition(':')[0]}{f'; {advice}' if (advice := dict(summary(e)).get('advice')) else ''}"
         yield _text(_MARGIN, 76, _cut(line, int((width - 2 * _MARGIN) / 6.4)), "soft", line)
         stages: dict[int, list[int]] = {}
         for stage in e.plan.stages:

@@ -134,7 +134,7 @@ def run_part(run: Run, redaction: Redaction, rows: int, *, with_states: bool = T
         stages=_bars(run.timings),
         account=_bars({n: s for n, s in run.account.items() if s >= 0.005 * sum(run.account.values())}),
         cores=max(1, round(sum(run.account.values()) / run.seconds)) if run.account and run.seconds > 0 else 0,
-        picture="" if explained is None else explained.svg(),
+        picture="" if explained is None else explained.svg(_took(run)),
         plan=run.manifest.plan,
         notes=tuple(notes),
     )  # fmt: skip
@@ -355,6 +355,10 @@ def _records(run: Run, redaction: Redaction, rows: int, ends: tuple[int, int] | 
             RecordPart(name, table.num_rows, chart, fields, first_rows(name, table, redaction, rows))
         )
     return found
+
+
+def _took(run: Run) -> str:
+    return f"{took(run.seconds)} for {many(run.events, 'event', 'events')}, {many(run.slices, 'slice', 'slices')}"
 
 
 def _explained(run: Run, log: Log | None, notes: list[str]) -> Explanation | None:

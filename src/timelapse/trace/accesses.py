@@ -106,6 +106,7 @@ def accesses_of(
         recorder.found.events += 1
         if not recorder.found.events & 1023:
             tick(1024)
+    tick(recorder.found.events & 1023)
     return recorder.found
 
 

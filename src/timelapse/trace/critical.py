@@ -154,16 +154,20 @@ def accesses_over(
     advance: Callable[[int], None] = lambda events: None,
 ) -> tuple[Accesses, int]:  # fmt: skip
     """The accesses of the log's first events that the program hears, and how many of those there are."""
-    if events is not None and events < 0:
-        raise UsageError(f"--events {events}", hint="a number of events, or 0 for all", code="TL730")
+    total, most = stepped(program, log, events)
     reader = log.reader
-    spec = spec_of(program)
-    classes = {c.__name__: c for c in heard(spec, reader.types)}
-    counts = counts_of(log) or {}
-    total = sum(counts.get(name, 0) for name in classes)
-    most = MOST_EVENTS if events is None else events or total
+    classes = {c.__name__: c for c in heard(spec_of(program), reader.types)}
     chosen = islice(reader.events(0, INT64_MAX, classes), most)
     return accesses_of(program, chosen, begin=reader.ts_first, tick=advance), total
+
+
+def stepped(program: Program, log: Any, events: int | None) -> tuple[int, int]:
+    """How many events of a log a program hears, and how many of those are run one by one where `events` are asked for."""
+    if events is not None and events < 0:
+        raise UsageError(f"--events {events}", hint="a number of events, or 0 for all", code="TL730")
+    counts = counts_of(log) or {}
+    total = sum(counts.get(cls.__name__, 0) for cls in heard(spec_of(program), log.reader.types))
+    return total, min(total, MOST_EVENTS if events is None else events or total)
 
 
 def longest(found: Accesses, order: Order, first: int = 0, last: int | None = None) -> Path:
