@@ -294,6 +294,7 @@ def test_rows_lose_their_places_and_have_others() -> None:
         rules = Rules(late="correct", once={"Hit": ["who"]}, within=8)
         drive(world, disk, as_program(Plain), rules, often=0.8, follows=True, rivals=2)
         out: set[tuple[int, ...]] = set()
+        before: Epoch | None = None
         for pack in packs(disk):
             for part in ("inserted", "duplicate", "removed"):
                 for name in pack.names(part):
@@ -303,7 +304,14 @@ def test_rows_lose_their_places_and_have_others() -> None:
                     again += len(out & set(at)) if part == "inserted" else 0
                     left += len(at) if part == "duplicate" and pack.about.correction else 0
                     out = out - set(at) if part == "inserted" else out | set(at)
-            nothing += pack.about.correction is not None and not pack.names("inserted")
+            if pack.about.correction is not None and not pack.names("inserted"):
+                nothing += 1
+                assert before is not None
+                assert (pack.about.version, pack.about.last_correction) == (
+                    before.version,
+                    before.last_correction,
+                )
+            before = pack.about
     assert min(removed, left, again, nothing) > 1
 
 

@@ -147,7 +147,7 @@ def put(place: RunPlace, number: int, data: bytes, wait: Callable[[str, float], 
             if found != data:
                 raise Overtaken(
                     f"another process has committed epoch {number}", place=Place(f"{place}/{name}"),
-                    hint="one process runs a live run at a time; this one stops, and nothing of its epoch counts",
+                    hint="one process runs a live run at a time; this one stops, and nothing of its epoch counts. With standby= (--standby) it waits until the other one is gone",
                 ) from None  # fmt: skip
         with suppress(OSError, StorageError), at_most(_BRIEF):  # the end is found without it
             place.hint(NEWEST, str(number).encode())

@@ -410,7 +410,7 @@ class Head:
             done = f"version {correction.version} of the journal: {plan.late.rows:,} late rows from {time_text(correction.cut)} on are in their places"
         about = self._about(
             number, now, last.complete, last.end_seq, plan.change.net, sums, begin=begin, decisions=[done], ended=last.ended,
-            version=correction.version, last_correction=number, correction=correction,
+            version=correction.version, last_correction=last.last_correction if on is None else number, correction=correction,
         )  # fmt: skip
         committed = self._put(about, sections, sections)
         self.once.took(sections, sections.__getitem__, last.complete or 0)
