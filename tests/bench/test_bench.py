@@ -290,6 +290,18 @@ def test_the_command_prints_writes_and_judges(data: Path, tmp_path: Path) -> Non
     assert cli("bench", "nonsense", *args).code == 2
 
 
+def test_only_some_of_ingest_is_measured(data: Path, tmp_path: Path) -> None:
+    """A comparison by its name, or candidates: Spark is not started for those that are not named."""
+    args = ("--events", EVENTS, "--rounds", 1, "--data", data, "--out", tmp_path)
+    assert cli("bench", "ingest", "--only", "csv", *args).code == 0
+    values = json.loads((tmp_path / "ingest.json").read_text("utf-8"))["values"]
+    assert sorted(values) == ["csv peak", "csv speed of polars"]
+    shown = cli("bench", "ingest", "--only", "polars", *args)
+    assert shown.code == 0
+    assert json.loads((tmp_path / "ingest.json").read_text("utf-8"))["values"] == {}
+    assert "timelapse," not in shown.out
+
+
 def test_plots_are_made(tmp_path: Path) -> None:
     """Bars and lines, as SVG."""
     from benchmarks.plots import draw
