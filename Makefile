@@ -7,7 +7,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: install demo test test-fast times lint format bench bench-install lock clean
+.PHONY: install demo test test-fast test-deep times lint format bench bench-install lock clean
 .DEFAULT_GOAL := install
 
 install: $(STAMP)
@@ -42,13 +42,18 @@ test: install
 test-fast: install
 	$(BIN)/python -m pytest $(IN_TWO) --first-cases -m "not (spark or process or compiled or slow)" $(ARGS)
 
+# All random examples and all combinations that tests name, of which the usual run tries some (tests/depth.py). It takes about
+# three times as long.
+test-deep: install
+	TIMELAPSE_DEPTH=3 $(BIN)/python -m pytest $(or $(ARGS),$(IN_TWO))
+
 # Runs the tests and writes how long they took (tests/times.json), by which `slow` is marked and long files come first.
 times: install
 	$(BIN)/python -m pytest $(IN_TWO) --write-times $(ARGS)
 
 # Whole groups of tests (tests/groups.py), those that take long first (tests/conftest.py). Code that is compiled is kept:
 # without it each process rewrites the assertions of all tests, and each process that a test starts compiles all modules.
-test test-fast times: export PYTHONDONTWRITEBYTECODE =
+test test-fast test-deep times: export PYTHONDONTWRITEBYTECODE =
 IN_TWO := -n 2 --dist loadgroup --durations 25
 
 lint: install

@@ -13,8 +13,11 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from tests import groups, ramdisk
+from tests.depth import DEPTH, FULL, deep
 from tests.marks import derived, takes_session
 from tests.times import Measure, Times
+from timelapse.run import twice
+from timelapse.testing import oracle
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -22,9 +25,18 @@ if TYPE_CHECKING:
     from tests.s3_server import S3Server
 
 settings.register_profile(
-    "timelapse", deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large]
+    "timelapse",
+    max_examples=deep(100),
+    deadline=None,
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
 )
 settings.load_profile("timelapse")
+
+# Logs of tests are so short that the sample would be all of most of them (tests/run/test_twice.py has the whole one), and that
+# slices of a few events have as many boundaries as matter.
+if DEPTH < FULL:
+    twice.SAMPLE = 24
+    oracle.MOST_SLICES = 8
 
 ramdisk.use()
 os.environ["TIMELAPSE_STATES"] = "off"  # tests that want a cache make one of their own

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 import timelapse as tl
+from tests.depth import some
 from tests.writers.sources import load_source
 from timelapse.checks.driver import check
 from timelapse.depth import roomy
@@ -89,7 +90,7 @@ def _events(program: type[tl.Program], count: int) -> list[Event]:
     ]
 
 
-@pytest.mark.parametrize("name", _BODIES)
+@pytest.mark.parametrize("name", some(_BODIES, 2))
 def test_deep_code_is_replayed_explained_and_traced(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """One pass, in slices, and as rewritten Python: the serial result; `explain`, `why`, `check` and `diff` answer."""
     program = load_source(_TEXT.format(body=_BODIES[name]))

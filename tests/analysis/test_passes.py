@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 import timelapse as tl
 from tests.analysis.driver import Perturbed, above, lies, run_pass, scannable
+from tests.depth import deep
 from tests.writers.sources import load_source, random_events, random_program
 from timelapse import serial
 from timelapse.analysis import analyse, build_pass, final_pass
@@ -79,7 +80,7 @@ def run_lying(program: type[tl.Program], events: list[tl.Event], liar: str, seed
 
 
 @given(seed=st.integers(0, 10**9), size=st.integers(1, 4))
-@settings(max_examples=40, phases=PHASES)
+@settings(max_examples=deep(40), phases=PHASES)
 def test_a_pass_gives_its_targets_the_serial_state(seed: int, size: int) -> None:
     """By deltas and exactly, reading only the columns it names, rejecting only where it says."""
     text = random_program(random.Random(seed), size)
@@ -88,7 +89,7 @@ def test_a_pass_gives_its_targets_the_serial_state(seed: int, size: int) -> None
 
 
 @given(seed=st.integers(0, 10**9), size=st.integers(1, 4))
-@settings(max_examples=40, phases=PHASES)
+@settings(max_examples=deep(40), phases=PHASES)
 def test_a_state_does_not_depend_on_what_analysis_says_it_does_not(seed: int, size: int) -> None:
     """Reads of Y lie; X stays the same wherever X is not said to depend on Y."""
     text = random_program(random.Random(seed), size)

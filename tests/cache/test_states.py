@@ -13,6 +13,7 @@ import pytest
 import timelapse as tl
 from tests.cache.programs import PROGRAM, events, written
 from tests.cli.run_cli import cli
+from tests.depth import deep, some
 from timelapse.cache import rerun
 from timelapse.errors import DefinitionError, HandlerError
 from timelapse.run import Run
@@ -201,33 +202,34 @@ def tokens(text: str) -> Iterator[str]:
 
 
 def test_every_single_token_edit(tmp_path: Path) -> None:
-    """After each edit the run over a warm cache equals the one without: result, or error."""
+    """After each edit the run over a warm cache equals the serial loop: result, or error."""
     hits = reads = edits = 0
     with written(tmp_path / "p") as module:
         log = log_of(module, tmp_path / "log", count=150)
         for _ in range(2):  # the second one records what the last rule reads
             run(module, log, slices=3)
-    for number, text in enumerate(tokens(PROGRAM)):
+    for number, text in enumerate(some(tokens(PROGRAM), 2)):
         try:
             with written(tmp_path / f"p{number}", program=text) as module:
                 log = tl.Log.open(tmp_path / "log")
                 outcomes = []
                 for cache in (False, True):
                     try:
-                        made = run(module, log, slices=3, cache=cache)
+                        made = run(module, log, slices=3) if cache else tl.run_serial(module.Talk, log)
                         outcomes.append((made.digest, made.state_digest))
-                        kept = made.certificate["cache"] or {"what": ""}
-                        hits += kept["what"] == "states"
-                        reads += "read" in kept["what"]
+                        if cache:
+                            kept = made.certificate["cache"] or {"what": ""}
+                            hits += kept["what"] == "states"
+                            reads += "read" in kept["what"]
                     except HandlerError as error:
                         outcomes.append((error.message, str(error.seq)))
                 assert outcomes[0] == outcomes[1], text
                 edits += 1
         except (DefinitionError, SyntaxError, ImportError, TypeError, NameError):
             continue  # not a program any more
-    assert edits > 25
+    assert edits > deep(25, 12)
     assert hits > 0
-    assert reads > 5
+    assert reads > deep(5, 2)
 
 
 @pytest.mark.spark

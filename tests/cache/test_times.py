@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import random
+import shutil
 import signal
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from itertools import product
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -16,7 +18,7 @@ import timelapse as tl
 from tests.cache.programs import events, written
 from tests.cache.test_reads import ALL, what
 from tests.cache.test_states import tokens
-from tests.depth import DEPTH, deep
+from tests.depth import deep, some
 from tests.writers.looking import looking
 from tests.writers.sending import sending
 from tests.writers.sources import in_other_times, load_source, random_events, random_program
@@ -111,6 +113,33 @@ def checked(cls: Any, log: tl.Log, given: dict[str, Any], slices: int = 4, **set
     return made
 
 
+Kept = Callable[[int, int, Path], Path]
+"""Of a log of so many events, replayed in so many slices: gives its path. What the replay kept is in the test's cache."""
+
+
+@pytest.fixture(scope="module")
+def _kept(tmp_path_factory: pytest.TempPathFactory) -> dict[tuple[int, int], Path]:
+    return {}
+
+
+@pytest.fixture
+def kept(_kept: dict[tuple[int, int], Path], tmp_path_factory: pytest.TempPathFactory) -> Kept:
+    """The first replay is done once for all tests."""
+
+    def copied(count: int, slices: int, tmp_path: Path) -> Path:
+        place = _kept.get((count, slices))
+        if place is None:
+            place = _kept[count, slices] = tmp_path_factory.mktemp("kept")
+            with written(place / "p", program=PROGRAM) as module:
+                checked(module.Talk, log_of(module, place / "log", count), {}, slices)
+            shutil.copytree(tmp_path / "cache", place / "cache")
+        else:
+            shutil.copytree(place / "cache", tmp_path / "cache")
+        return place / "log"
+
+    return copied
+
+
 def test_an_edited_rule_starts_from_what_is_kept(tmp_path: Path) -> None:
     """States with all that windows, timers and dated writes need at the cuts, then what the last rule reads of them."""
     with written(tmp_path / "p", program=PROGRAM) as module:
@@ -148,16 +177,13 @@ SAME = {
 
 
 @pytest.mark.parametrize("name", [*KEYS, *SAME])
-def test_what_an_edit_leaves(name: str, tmp_path: Path) -> None:
+def test_what_an_edit_leaves(name: str, tmp_path: Path, kept: Kept) -> None:
     """An edit of what states, or what is kept of them, depend on finds nothing; any other finds it. Equal to the serial loop."""
     old, new = {**KEYS, **SAME}[name]
     assert PROGRAM.count(old) == 1
-    with written(tmp_path / "p", program=PROGRAM) as module:
-        checked(module.Talk, log_of(module, tmp_path / "log"), {})
+    log = kept(250, 4, tmp_path)
     with written(tmp_path / "q", program=PROGRAM.replace(old, new)) as module:
-        assert what(checked(module.Talk, tl.Log.open(tmp_path / "log"), {})) == (
-            "states" if name in SAME else ""
-        )
+        assert what(checked(module.Talk, tl.Log.open(log), {})) == ("states" if name in SAME else "")
 
 
 def test_how_far_the_clock_goes_on(tmp_path: Path) -> None:
@@ -171,41 +197,30 @@ def test_how_far_the_clock_goes_on(tmp_path: Path) -> None:
         assert what(checked(module.Talk, log, {})) == ""
 
 
-@pytest.mark.parametrize("damage", ["cut", "flip", "gone", "other"])
-def test_damaged_entries_are_done_again(damage: str, tmp_path: Path) -> None:
-    """Each file that windows, timers and dated writes need, in turn: the run is what it was, and the next one finds a sound entry."""
+FILES = ("~pending.arrow", "~writes.arrow", "net-sent.arrow", "present-last_text.arrow")
+
+
+@pytest.mark.parametrize(("damage", "file"), some(product(["cut", "flip", "gone", "other"], FILES)))
+def test_damaged_entries_are_done_again(damage: str, file: str, tmp_path: Path, kept: Kept) -> None:
+    """A file that windows, timers and dated writes need: the run is what it was, and the next one finds a sound entry."""
+    log = tl.Log.open(kept(90, 3, tmp_path))
+    entries = tmp_path / "cache" / "entries"
+    kinds = {
+        p.name.split("-", 1)[1]: p for p in entries.rglob("0*.arrow") if p.parent.name in ("rows", "starts")
+    }
+    assert {*FILES, "ops-peak.arrow"} <= {*kinds}
+    path, aside = kinds[file], kinds["ops-peak.arrow"].read_bytes()
+    data = path.read_bytes()
+    path.unlink()
+    if damage == "cut":
+        path.write_bytes(data[:-3])
+    elif damage == "flip":
+        path.write_bytes(bytes([*data[:-9], data[-9] ^ 1, *data[-8:]]))
+    elif damage == "other":
+        path.write_bytes(aside)
     with written(tmp_path / "p", program=PROGRAM) as module:
-        log = log_of(module, tmp_path / "log", count=90)
-        checked(module.Talk, log, {}, slices=3)
-        entries = tmp_path / "cache" / "entries"
-        names = [
-            p.relative_to(entries)
-            for p in sorted(entries.rglob("0*.arrow"))
-            if p.parent.name in ("rows", "starts")
-        ]
-        kinds = {name.name.split("-", 1)[1]: name for name in names}
-        assert {
-            "~pending.arrow",
-            "~writes.arrow",
-            "net-sent.arrow",
-            "present-last_text.arrow",
-            "ops-peak.arrow",
-        } <= {*kinds}
-        other = entries / kinds["ops-peak.arrow"]
-        for name in [
-            kinds[n] for n in ("~pending.arrow", "~writes.arrow", "net-sent.arrow", "present-last_text.arrow")
-        ]:
-            path, aside = entries / name, other.read_bytes()
-            data = path.read_bytes()
-            path.unlink()
-            if damage == "cut":
-                path.write_bytes(data[:-3])
-            elif damage == "flip":
-                path.write_bytes(bytes([*data[:-9], data[-9] ^ 1, *data[-8:]]))
-            elif damage == "other":
-                path.write_bytes(aside)
-            assert what(checked(module.Talk, log, {}, slices=3)) == ""
-            assert what(checked(module.Talk, log, {}, slices=3)) != ""
+        assert what(checked(module.Talk, log, {}, slices=3)) == ""
+        assert what(checked(module.Talk, log, {}, slices=3)) != ""
 
 
 NOT_HOISTED = {
@@ -286,8 +301,7 @@ def test_every_few_tokens_edited(tmp_path: Path) -> None:
         for _ in range(2):
             checked(module.Talk, log, {}, slices=3)
     core, rest = list(tokens(HEAD + CORE)), list(tokens(FLAG))
-    step = max(1, round(12 / DEPTH))
-    edits = [text + FLAG for text in core[::step]] + [HEAD + CORE + text for text in rest[::4]]
+    edits = [text + FLAG for text in some(core, 12)] + [HEAD + CORE + text for text in some(rest, 4)]
     for number, text in enumerate(edits):
         try:
             with written(tmp_path / f"p{number}", program=text) as module:

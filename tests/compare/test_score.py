@@ -13,6 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import timelapse as tl
+from tests.depth import deep
 from timelapse.compare import Condition, Labels, diff, figures_of, judge
 from timelapse.compare.score import notes_of
 from timelapse.errors import UsageError
@@ -134,7 +135,7 @@ def test_late_labels_and_the_log() -> None:
 ITEM = st.tuples(st.integers(0, 26), st.booleans(), st.integers(0, 5))
 
 
-@settings(max_examples=60)
+@settings(max_examples=deep(60))
 @given(st.lists(ITEM, min_size=1, max_size=30))
 def test_judging_equals_a_plain_loop(rows: list[tuple[int, bool, int]]) -> None:
     """The latest label counts; precision over judged items, recall over right ones."""

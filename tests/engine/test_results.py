@@ -14,6 +14,7 @@ import pytest
 from hypothesis import given, settings
 
 import timelapse as tl
+from tests.depth import deep
 from tests.engine.logs import logs
 from tests.engine.programs import A, B, Chained
 from timelapse.engine.results import _write_parquet
@@ -31,7 +32,7 @@ def _files(events: list[tl.Event], threads: int, out: Path) -> tuple[str, dict[s
     return run.digest, {str(path.relative_to(out)): path.read_bytes() for path in kept}
 
 
-@settings(max_examples=10)
+@settings(max_examples=deep(10))
 @given(logs())
 def test_one_thread_and_two_write_the_same(events: list[tl.Event]) -> None:
     """Over several slices, of which each is written while the next one runs."""

@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import timelapse as tl
+from tests.depth import deep
 from tests.engine.logs import logs
 from tests.engine.programs import ALL, A, B
 from timelapse.analysis import analyse, final_pass
@@ -45,7 +46,7 @@ class Stops:
 
 
 @pytest.mark.parametrize("program", ALL, ids=lambda p: p.__name__)
-@settings(max_examples=5)
+@settings(max_examples=deep(5))
 @given(events=logs(), slices=st.sampled_from([2, 3, 1000]), strategy=st.sampled_from([None, "chain"]))
 def test_replay_with_hardly_any_memory(
     program: type[tl.Program], events: list[tl.Event], slices: int, strategy: str | None

@@ -48,7 +48,7 @@ def test_random_handlers_with_values_at_the_edges() -> None:
             except Exception as error:
                 raise AssertionError(f"seed {seed}, edges {edges}: {error!r}") from error
             failed += results[-1].failure is not None
-    assert 3 < failed < 2 * deep(14)
+    assert deep(3, 1) < failed < 2 * deep(14)
 
 
 def test_random_programs_of_all_kinds() -> None:
@@ -377,4 +377,4 @@ def test_what_was_replaced_is_found_whatever_was_removed_and_came_again() -> Non
         assert list(found) == list(wanted), seed
         assert all(found[k] is wanted[k] for k in wanted), seed
         by_place += len(was) > 0 and list(was) == list(data)[: len(was)]
-    assert by_place > deep(400) // 3
+    assert by_place > deep(400) // 4

@@ -12,6 +12,7 @@ import pyarrow as pa
 import pytest
 
 import timelapse as tl
+from tests.depth import deep
 from timelapse.errors import RunError, StorageError, UsageError
 from timelapse.frames.conditions import Condition
 from timelapse.frames.plain import plain
@@ -162,7 +163,7 @@ def test_events_of_a_log(made: tuple[Log, Run]) -> None:
     assert "Visit" in (error.value.hint or "")
 
 
-@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.parametrize("seed", range(deep(20)))
 def test_conditions_leave_out_nothing_that_matches(made: tuple[Log, Run], seed: int) -> None:
     """What statistics prune, and what is filtered early, never loses a row that meets all conditions."""
     _, run = made

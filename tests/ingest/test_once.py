@@ -14,6 +14,7 @@ import pytest
 
 import timelapse as tl
 from tests.cli.run_cli import cli
+from tests.depth import some
 from timelapse.errors import EventOrderError
 from timelapse.log import Log, Source
 from timelapse.log.quarantine import beaten_in
@@ -124,7 +125,7 @@ HOW = [(seed, keep, arrival) for seed in range(14) for keep in ("first", "last")
 @pytest.mark.parametrize(
     ("seed", "keep", "arrival", "on_spark"),
     [
-        *((*how, False) for how in HOW),
+        *((*how, False) for how in some(HOW)),
         pytest.param(14, "first", False, True, marks=pytest.mark.spark),
         pytest.param(15, "last", True, True, marks=pytest.mark.spark),
     ],

@@ -43,7 +43,7 @@ def _one_by_one(data: bytes) -> list[list[str]] | None:
 
 
 @given(st.text(alphabet='",\nab ;', max_size=40))
-@settings(max_examples=100 * deep(5), deadline=None)
+@settings(max_examples=deep(500), deadline=None)
 def test_what_is_split_at_once_is_what_each_line_is(text: str) -> None:
     data = text.encode()
     quick = _quick_csv(_plan(), data)
@@ -61,7 +61,7 @@ pieces = st.lists(st.sampled_from(['"', '""', '","', "a", "b ", "\n1,", ",", ""]
 
 
 @given(st.lists(st.tuples(pieces, pieces, pieces), min_size=1, max_size=4))
-@settings(max_examples=50 * deep(5), deadline=None)
+@settings(max_examples=deep(250), deadline=None)
 def test_quotes_in_columns_that_nobody_needs_are_seen_too(rows: list[tuple[str, str, str]]) -> None:
     data = "\n".join(",".join(("1", *row)) for row in rows).encode()
     quick = _quick_csv(
@@ -94,7 +94,7 @@ def test_arrow_need_not_look_for_quotes_around_texts() -> None:
 
 
 @given(st.lists(st.tuples(cells, cells), min_size=1, max_size=6))
-@settings(max_examples=50 * deep(5), deadline=None)
+@settings(max_examples=deep(250), deadline=None)
 def test_what_a_writer_of_csv_quotes_is_split_at_once(rows: list[tuple[str, str]]) -> None:
     lines = []
     for n, row in enumerate(rows):
@@ -113,7 +113,7 @@ def test_what_a_writer_of_csv_quotes_is_split_at_once(rows: list[tuple[str, str]
     st.sampled_from(["", "a", "b "]),
     st.booleans(),
 )
-@settings(max_examples=50 * deep(5), deadline=None)
+@settings(max_examples=deep(250), deadline=None)
 def test_texts_that_come_as_codes_are_those_that_come_as_texts(
     rows: list[tuple[str, str, str]], null: str, every: bool
 ) -> None:
@@ -181,7 +181,7 @@ NUMBERS = st.one_of(
 
 @given(st.lists(st.tuples(NUMBERS, NUMBERS, NUMBERS, NUMBERS), min_size=1, max_size=5))
 @example([("0", "0", "0", "9223372036854776")])  # milliseconds that leave int64 as microseconds
-@settings(max_examples=100 * deep(5), deadline=None)
+@settings(max_examples=deep(500), deadline=None)
 def test_numbers_that_arrow_reads_are_what_their_texts_are(rows: list[tuple[str, str, str, str]]) -> None:
     names = ("ts", "n", "x", "at")
     data = b"ts,n,x,at\n" + "\n".join(",".join(row) for row in rows).encode()

@@ -21,6 +21,7 @@ import pytest
 
 import timelapse as tl
 from tests.cli.run_cli import cli
+from tests.depth import deep
 from timelapse.errors import EventOrderError, IngestError, UsageError
 from timelapse.log import Log, Source
 
@@ -404,7 +405,7 @@ def test_of_duplicates_one_is_an_event(
         assert (entry(other).duplicates, entry(other).conflicts) == (same, conflicts)
 
 
-@pytest.mark.parametrize("seed", [*_on_spark(1), *range(1, 12)])
+@pytest.mark.parametrize("seed", [*_on_spark(1), *range(1, deep(12))])
 def test_appends_in_any_split_give_the_same_log(
     seed: int, tmp_path: Path, request: pytest.FixtureRequest
 ) -> None:

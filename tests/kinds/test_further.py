@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 import timelapse as tl
 from tests.analysis.test_passes import check_interference, check_passes
+from tests.depth import deep
 from tests.writers.sources import load_source, random_events, random_program
 from timelapse import serial
 from timelapse.errors import DefinitionError, IntRange, PlanError, TypeMismatch
@@ -67,7 +68,7 @@ KINDS: dict[str, tuple[StateSpec, dict[str, tuple[str, Any, Any]]]] = {
 
 
 @pytest.mark.parametrize("name", KINDS)
-@settings(max_examples=30)
+@settings(max_examples=deep(30))
 @given(data=st.data())
 def test_deltas_and_composition(name: str, data: st.DataObject) -> None:
     """Slices' deltas, applied one after the other, are the state; undone events leave no trace; hashes agree."""
@@ -104,7 +105,7 @@ def test_deltas_and_composition(name: str, data: st.DataObject) -> None:
         max_size=25,
     )
 )
-@settings(max_examples=40)
+@settings(max_examples=deep(40))
 def test_the_index_of_members_follows_every_write_and_every_undo(
     ops: list[tuple[str, int, int, bool]],
 ) -> None:
@@ -455,7 +456,7 @@ def test_what_stands_under_one_key_goes_to_one_worker() -> None:
 # --- random programs ------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize("seed", range(deep(12)))
 def test_random_programs_with_these_kinds(seed: int) -> None:
     """Passes by deltas and exactly, false reads where nothing depends on them, replays in slices."""
     text = random_program(random.Random(seed), 1 + seed % 4, further=True)

@@ -15,6 +15,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 import timelapse as tl
+from tests.depth import deep
 from timelapse import serial
 from timelapse.errors import DefinitionError, IntRange, NotANumber, TypeMismatch, UsageError
 from timelapse.kinds.base import ABSENT, StateOptions, StateSpec
@@ -49,7 +50,7 @@ SMALL = declare(tl.Distinct, int, int, size=32)
     cuts=st.lists(st.integers(0, 120), max_size=3),
     chance=st.randoms(use_true_random=False),
 )
-@settings(max_examples=30)
+@settings(max_examples=deep(30))
 def test_a_sketch_has_the_same_bytes_in_any_order_and_any_grouping(
     members: list[int], cuts: list[int], chance: random.Random
 ) -> None:
@@ -101,7 +102,7 @@ OPERATIONS: dict[str, tuple[StateSpec, st.SearchStrategy[Any], dict[str, str]]] 
 
 @pytest.mark.parametrize("name", OPERATIONS)
 @given(data=st.data())
-@settings(max_examples=15)
+@settings(max_examples=deep(15))
 def test_deltas_and_composition(name: str, data: st.DataObject) -> None:
     """Slices' deltas, applied one after the other, are the state; undone events leave no trace; hashes agree."""
     spec, operation, effects = OPERATIONS[name]
@@ -174,7 +175,7 @@ def test_different_members_count_as_different(kind: Any, members: list[Any]) -> 
     st.lists(st.floats(allow_nan=False), min_size=1, max_size=40), st.sampled_from([0.5, 0.1, 0.01, 0.0001])
 )
 @example([0.0, -0.0, 5e-324, 1.0], 0.01)
-@settings(max_examples=30)
+@settings(max_examples=deep(30))
 def test_quantiles_are_off_by_no_more_than_the_error(values: list[float], error: float) -> None:
     """Of values as large as floats that are not denormal, at every place, and in order."""
     state = state_of(declare(tl.Quantiles, int, error=error))

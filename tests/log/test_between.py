@@ -10,6 +10,7 @@ import pytest
 
 import timelapse as tl
 from tests.cli.run_cli import cli
+from tests.depth import covering
 from timelapse.errors import ReplayError, UsageError
 from timelapse.run.views import card
 
@@ -92,12 +93,13 @@ STRETCHES = [
 ]
 
 
-@pytest.mark.parametrize(("lo", "hi"), STRETCHES)
-@pytest.mark.parametrize("slices", [1, 3])
-@pytest.mark.parametrize("without", [(), (3, 60, 61, 399)])
+@pytest.mark.parametrize(
+    ("stretch", "slices", "without"), covering(STRETCHES, [1, 3], [(), (3, 60, 61, 399)])
+)
 def test_a_part_is_replayed_as_the_serial_loop_processes_its_events(
-    log: tl.Log, lo: int | None, hi: int | None, slices: int, without: tuple[int, ...]
+    log: tl.Log, stretch: tuple[int | None, int | None], slices: int, without: tuple[int, ...]
 ) -> None:
+    lo, hi = stretch
     part = log.without(without).between(lo, hi)
     events = of(log.without(without), lo, hi)
     assert len(part) == len(events) == part.info().count == sum(t.count for t in part.info().types)

@@ -10,6 +10,7 @@ import pytest
 
 import timelapse as tl
 from tests.cli.run_cli import cli
+from tests.depth import covering
 from tests.log.test_between import DAY, EVENTS, HOUR, PROGRAM, Careful, Flag, Paid, Seen, Totals, Watch
 from timelapse.errors import LogError, UsageError
 from timelapse.log.part import rank
@@ -64,26 +65,27 @@ def of(log: tl.Log, *types: type[tl.Event], lo: int = 0, hi: int = 100 * HOUR) -
     ]
 
 
-@pytest.mark.parametrize("types", [(Paid,), (Seen, Other), (Paid, Seen)])
-@pytest.mark.parametrize("program", [Watch, Ticking])
 @pytest.mark.parametrize(
-    ("without", "lo", "hi"), [((), 0, 100 * HOUR), ((3, 60, 61, 399), 5 * HOUR, 31 * HOUR)]
-)
+    ("types", "program", "part"),
+    covering(
+        [(Paid,), (Seen, Other), (Paid, Seen)], [Watch, Ticking],
+        [((), 0, 100 * HOUR), ((3, 60, 61, 399), 5 * HOUR, 31 * HOUR)],
+    ),
+)  # fmt: skip
 def test_types_are_replayed_as_the_serial_loop_processes_their_events(
     log: tl.Log,
     program: type[tl.Program],
     types: Any,
-    without: tuple[int, ...],
-    lo: int,
-    hi: int,
+    part: tuple[tuple[int, ...], int, int],
 ) -> None:
-    part = log.without(without).only(*types).between(lo, hi)
+    without, lo, hi = part
+    stretch = log.without(without).only(*types).between(lo, hi)
     events = of(log.without(without), *types, lo=lo, hi=hi)
-    info = part.info()
-    assert len(part) == len(events) == info.count == sum(t.count for t in info.types)
+    info = stretch.info()
+    assert len(stretch) == len(events) == info.count == sum(t.count for t in info.types)
     assert (info.ts_first, info.ts_last) == (events[0].ts, events[-1].ts)
     expected = tl.run_serial(program, events)
-    for found in (tl.run_serial(program, part), tl.replay(program, part, slices=3, spark=False)):
+    for found in (tl.run_serial(program, stretch), tl.replay(program, stretch, slices=3, spark=False)):
         assert (found.digest, found.state_digest, found.events) == (
             expected.digest, expected.state_digest, len(events),
         )  # fmt: skip

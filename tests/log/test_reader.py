@@ -21,6 +21,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import timelapse as tl
+from tests.depth import deep
 from timelapse.errors import EventOrderError, LogError
 from timelapse.ids import INT64_MAX, INT64_MIN
 from timelapse.log import EventReader, Log, MemoryLog
@@ -92,7 +93,7 @@ def _repr(value: object) -> str:
     return repr(value) + repr(type(value))
 
 
-@settings(max_examples=60)
+@settings(max_examples=deep(60))
 @given(drawn=EVENTS, block=st.integers(1, 9), bounds=st.tuples(st.integers(-2, 27), st.integers(-2, 27)))
 def test_stored_events_come_back_to_the_last_bit(
     drawn: list[tuple[int, Any]], block: int, bounds: tuple[int, int]

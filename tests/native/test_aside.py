@@ -7,6 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import timelapse as tl
+from tests.depth import deep
 from tests.engine.logs import logs
 from tests.engine.programs import A, B
 from tests.native.oracle import assert_equal
@@ -82,7 +83,7 @@ def _compiled(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize("workers", [2, 3])
-@settings(max_examples=10)
+@settings(max_examples=deep(10))
 @given(events=logs())
 def test_parts_side_by_side(workers: int, events: list[Event]) -> None:
     one, _, _ = _run(Filter, events, 1)
@@ -93,7 +94,7 @@ def test_parts_side_by_side(workers: int, events: list[Event]) -> None:
     assert sum(told) == one.events
 
 
-@settings(max_examples=15)
+@settings(max_examples=deep(15))
 @given(values=st.lists(st.integers(0, 3), max_size=30), quarantine=st.booleans())
 def test_the_first_failure_in_log_order_is_the_failure(values: list[int], quarantine: bool) -> None:
     events: list[Event] = [A(k=i, v=v, s=str(i), ts=i // 2) for i, v in enumerate(values)]

@@ -146,7 +146,7 @@ def test_random_lambdas_are_the_serial_meaning(switch: str, monkeypatch: pytest.
     monkeypatch.setenv(SWITCH, switch)
     monkeypatch.setattr(build, "_get", lambda text, *, compile_it: emulated(text))
     compiled = 0
-    for seed in range(deep(5)):
+    for seed in range(deep(5, 5)):
         rng = random.Random(seed)
         one, two, three = (_expression(rng) for _ in range(3))
         forms = (

@@ -13,6 +13,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from tests.depth import deep
 from tests.patience import LONG
 from timelapse.kernels.native.memory import pool, strings
 from timelapse.kernels.native.memory.strings import Interned
@@ -22,7 +23,7 @@ RAW = st.lists(st.binary(max_size=20))
 TEXTS, RAWS = [pa.string(), pa.large_string()], [pa.binary(), pa.large_binary()]
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=deep(60), deadline=None)
 @given(first=TEXT, columns=st.lists(st.tuples(TEXT, RAW, st.integers(0, 3)), max_size=4))
 @example(["x", b"x"], [(["a" * 7, "a" * 8, "a" * 9, "a" * 16], [b"a" * 8, b"a" * 15], 0)])
 def test_codes_are_equal_when_values_are(

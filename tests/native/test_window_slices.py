@@ -10,6 +10,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from tests.depth import deep, some
 from tests.native.fuzz.emulate import emulated
 from tests.native.test_windows import SOURCE
 from tests.native.window_programs import windowed_log, windowed_program
@@ -51,7 +52,7 @@ def test_random_programs_in_slices_as_the_serial_loop(
     """In pieces so small that logs are moved and shortened all the time, too. `timed`: with ticks and later calls."""
     monkeypatch.setattr(kernel, "PIECE", piece)
     compiled = looked = 0
-    for seed in range(*seeds):
+    for seed in some(range(*seeds)):
         program = _made(seed, timed=timed)
         if program is None:
             continue
@@ -74,7 +75,7 @@ def test_random_programs_in_slices_as_the_serial_loop(
                 assert run.certificate["fallback"] is None
                 looked += 1
                 compiled += set(run.certificate["passes"].values()) == {"compiled"}
-    assert looked > 12
+    assert looked > deep(12)
     assert compiled > (0.4 if timed else 0.7) * looked  # ticks that are not compiled keep a pass from it
 
 
@@ -137,7 +138,7 @@ def test_a_pass_as_python_goes_on_from_compiled_ones(
             plain(self, *given, final=final, **{**named, "given_up": final is mixed})
 
         monkeypatch.setattr(SliceKernel, "__init__", only)
-        for seed in range(8):
+        for seed in range(deep(8)):
             program = _made(seed)
             if program is None:
                 continue

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.depth import deep
 from tests.plan.programs import Ledger, Login, Report, Transfer
 from tests.writers.sources import load_source, random_events, random_program
 from timelapse import serial
@@ -22,7 +23,7 @@ def program_of(seed: int) -> type[Program]:
     return load_source(random_program(random.Random(seed)))
 
 
-@settings(max_examples=60)
+@settings(max_examples=deep(60))
 @given(st.integers(0, 10**9))
 def test_plans_of_random_programs_are_sound_and_can_be_explained(seed: int) -> None:
     """`make_plan` verifies each plan that it makes; forcing any state to a chain gives a sound plan as well."""
@@ -35,7 +36,7 @@ def test_plans_of_random_programs_are_sound_and_can_be_explained(seed: int) -> N
         assert make_plan(program, force={name: "chain"}).stage_of(name).strategy is Strategy.CHAIN
 
 
-@settings(max_examples=15)
+@settings(max_examples=deep(15))
 @given(st.integers(0, 10**9), st.sampled_from([2, 3, 7]))
 def test_each_strategy_forced_in_turn_gives_the_same_bits(seed: int, slices: int) -> None:
     program = program_of(seed)

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 import timelapse as tl
+from tests.depth import some
 from tests.programs.catalogue import CATALOGUE, Entry
 from tests.programs.data import make
 from timelapse.analysis import analyse
@@ -38,7 +39,7 @@ def _log(entry: Entry, program: tl.Program, folder: Path) -> tl.Log:
     return tl.Log.from_events(folder / "log", made.events(classes), list(classes.values()))
 
 
-@pytest.mark.parametrize("entry", CATALOGUE, ids=lambda e: e.name)
+@pytest.mark.parametrize("entry", some(CATALOGUE, first=0), ids=lambda e: e.name)
 def test_explain_scale_and_the_replays_plan_agree(entry: Entry, tmp_path: Path) -> None:
     program = entry.program()
     log = _log(entry, program, tmp_path)

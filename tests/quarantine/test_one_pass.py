@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 import timelapse as tl
-from tests.depth import deep
+from tests.depth import covering, deep
 from tests.quarantine.test_times import Later
 from tests.quarantine.test_times import Move as LaterMove
 from timelapse import serial
@@ -227,10 +227,11 @@ def test_the_reference_takes_out_what_beginning_again_does(
     assert bool(later) is (program in (Calls, Because, Dated, Opaque))
 
 
-@pytest.mark.parametrize("kernel", ["native", "python", "interpreted"])
-@pytest.mark.parametrize("program", PROGRAMS)
+@pytest.mark.parametrize(
+    ("program", "kernel", "slices"), covering(PROGRAMS, ["native", "python", "interpreted"], [1, 2, 3, 7])
+)
 def test_replays_take_out_the_same(
-    program: type[tl.Program], kernel: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    program: type[tl.Program], kernel: str, slices: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv(SWITCH, kernel)
     taken = 0
@@ -239,17 +240,16 @@ def test_replays_take_out_the_same(
         log = tl.Log.from_events(tmp_path / f"log-{seed}", events, [Move, Unheard])
         plain, gone = one_by_one(program, events)
         taken += len(gone)
-        for slices in (1, 2, 3, 7):
-            run = tl.replay(program, log, slices=slices, spark=False, quarantine=True)
-            assert told(run) == (plain.digest, plain.state_digest, plain.pending, gone), (seed, slices)
-            assert (found := run.verify()).ok, (seed, slices, found.text)
-            assert run.verify(events=20).ok, (seed, slices)
-            again = tl.replay(program, log.without(run), slices=slices, spark=False)
-            assert told(again)[:3] == told(run)[:3], (seed, slices)
-            for at in (events[11].ts, events[30].ts + 1):
-                for state in ("total", "left", "level"):
-                    if state in program.__annotations__:
-                        assert run.state(state, at=at) == plain.state(state, at=at), (seed, slices, state)
+        run = tl.replay(program, log, slices=slices, spark=False, quarantine=True)
+        assert told(run) == (plain.digest, plain.state_digest, plain.pending, gone), seed
+        assert (found := run.verify()).ok, (seed, found.text)
+        assert run.verify(events=20).ok, seed
+        again = tl.replay(program, log.without(run), slices=slices, spark=False)
+        assert told(again)[:3] == told(run)[:3], seed
+        for at in (events[11].ts, events[30].ts + 1):
+            for state in ("total", "left", "level"):
+                if state in program.__annotations__:
+                    assert run.state(state, at=at) == plain.state(state, at=at), (seed, state)
     assert taken
 
 

@@ -7,12 +7,14 @@ import importlib
 import sys
 import types
 from collections.abc import Callable, Iterator
+from itertools import product
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 import timelapse as tl
+from tests.depth import some
 from tests.native.fuzz.emulate import emulated
 from timelapse.analysis import analyse
 from timelapse.kernels import lowered
@@ -85,7 +87,10 @@ class Talk(Base):
 NEAR = "EXTRA = 1\n\n\ndef step(n):\n    return EXTRA\n"
 
 
-@pytest.fixture(params=["native", "python", "interpreted"])
+KERNELS = ["native", "python", "interpreted"]
+
+
+@pytest.fixture(params=KERNELS)
 def module(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
     monkeypatch.setenv("TIMELAPSE_KERNEL", request.param)
     monkeypatch.setattr(
@@ -160,7 +165,7 @@ CHANGES: dict[str, Callable[[Any], None]] = {
 }
 
 
-@pytest.mark.parametrize("change", CHANGES)
+@pytest.mark.parametrize(("module", "change"), some(product(KERNELS, CHANGES)), indirect=["module"])
 def test_what_was_changed_between_two_replays_counts(module: Any, change: str) -> None:
     before = found(module, module.Talk)
     assert found(module, module.Talk) == before

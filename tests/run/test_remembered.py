@@ -16,7 +16,7 @@ import timelapse as tl
 from tests.cache.programs import written
 from tests.cache.test_times import PROGRAM, log_of
 from tests.cli.run_cli import cli
-from tests.depth import deep
+from tests.depth import deep, some
 from tests.programs.catalogue import CATALOGUE, Entry
 from tests.programs.data import make
 from tests.run.test_start_from import Hit, Late, Plain, Watch, _hits, _same
@@ -99,7 +99,7 @@ def _grows(
     return runs
 
 
-@pytest.mark.parametrize("entry", CATALOGUE, ids=lambda e: e.name)
+@pytest.mark.parametrize("entry", some(CATALOGUE, first=1), ids=lambda e: e.name)
 def test_programs_go_on(entry: Entry, tmp_path: Path) -> None:
     """All of the catalogue: rejections, windows, timers, ticks, money."""
     rng = random.Random(entry.name)

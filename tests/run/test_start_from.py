@@ -10,7 +10,7 @@ import pytest
 
 import timelapse as tl
 from tests.cli.run_cli import cli
-from tests.depth import deep
+from tests.depth import deep, some
 from tests.programs.catalogue import CATALOGUE, Entry
 from tests.programs.data import make
 from tests.writers.anything import any_program
@@ -51,7 +51,7 @@ def _same(whole: Run, found: Run, what: str) -> None:
     )
 
 
-@pytest.mark.parametrize("entry", CATALOGUE, ids=lambda e: e.name)
+@pytest.mark.parametrize("entry", some(CATALOGUE, first=0), ids=lambda e: e.name)
 def test_going_on_equals_one_replay(entry: Entry, tmp_path: Path) -> None:
     """From several cuts, one pass and slices on either side, twice in a row."""
     program, made = entry.program(), make(entry.mix(KEYS), EVENTS, seed=11)

@@ -14,6 +14,13 @@ from timelapse.analysis.result import Severity
 from timelapse.kernels.choose import SWITCH
 from timelapse.model.events import Event
 
+
+@pytest.fixture(autouse=True)
+def _the_whole_sample(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As users have it: other tests do with less (tests/conftest.py)."""
+    monkeypatch.setattr("timelapse.run.twice.SAMPLE", 256)
+
+
 _TEXT = """
 import collections
 import contextvars

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from tests.depth import deep
 from tests.simulation.cases import Case, make
 from tests.simulation.machine import Faults
 from tests.simulation.play import Wrong, play, quicker
@@ -60,7 +61,7 @@ def test_whatever_fails_the_result_is_the_serial_loops(root: Path, cases: list[C
 
 def test_the_same_seed_is_the_same_run(root: Path, cases: list[Case]) -> None:
     """Operation by operation, with two drivers too."""
-    for seed in range(40):
+    for seed in range(deep(40)):
         first, second = (play(seed, cases, root).trace for _ in range(2))
         assert first == second
         assert first

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import random
 import sys
 import threading
@@ -13,7 +14,7 @@ from typing import Any
 import pytest
 
 import timelapse as tl
-from tests.depth import deep
+from tests.depth import deep, some
 from tests.patience import LONG
 from tests.programs.catalogue import CATALOGUE, Entry
 from tests.programs.data import make
@@ -145,8 +146,11 @@ def looked_into(
     return unknown, times, kernel
 
 
-@pytest.mark.parametrize("way", ["native", "python", "interpreted"])
-@pytest.mark.parametrize("entry", CATALOGUE, ids=lambda e: e.name)
+@pytest.mark.parametrize(
+    ("entry", "way"),
+    some(itertools.product(CATALOGUE, ["native", "python", "interpreted"]), 4),
+    ids=lambda v: getattr(v, "name", v),
+)
 def test_programs(entry: Entry, way: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Before, within and after each epoch; machine code is interrupted after every few events."""
     monkeypatch.setenv("TIMELAPSE_KERNEL", way)

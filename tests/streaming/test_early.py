@@ -149,7 +149,7 @@ def test_with_corrections_and_crashes(program: type[tl.Program], monkeypatch: py
     seen = Counter[str]()
     for seed in range(deep(6)):
         looked_at(seed, program, seen)
-    assert seen["rows"] > 20
+    assert seen["rows"] > deep(20)
     assert seen["corrected"] > 1
 
 

@@ -348,7 +348,7 @@ def test_what_was_committed_stands_while_rows_are_taken(monkeypatch: pytest.Monk
 
 
 @pytest.mark.parametrize("program", [Plain, Timed])
-@pytest.mark.parametrize("seed", range(deep(25)))
+@pytest.mark.parametrize("seed", range(deep(75)))
 def test_batches_do_not_matter(seed: int, program: type[tl.Program], monkeypatch: pytest.MonkeyPatch) -> None:
     """The same rows in other batches and with other restarts: the same journal, the same late rows, the same digest."""
     monkeypatch.setenv("TIMELAPSE_KERNEL", "interpreted")
@@ -371,7 +371,7 @@ def limited(rules: Rules) -> Rules:
 
 
 @pytest.mark.parametrize("program", [Plain, Timed])
-@pytest.mark.parametrize("seed", range(deep(40)))
+@pytest.mark.parametrize("seed", range(deep(120)))
 def test_crashes_and_rivals(seed: int, program: type[tl.Program], monkeypatch: pytest.MonkeyPatch) -> None:
     """Processes that die before, in and after every write, answers that get lost, two or three processes at a time."""
     monkeypatch.setenv("TIMELAPSE_KERNEL", "interpreted")
@@ -386,7 +386,7 @@ def test_crashes_and_rivals(seed: int, program: type[tl.Program], monkeypatch: p
 
 
 @pytest.mark.parametrize("program", [Plain, Timed])
-@pytest.mark.parametrize("seed", range(deep(40)))
+@pytest.mark.parametrize("seed", range(deep(120)))
 def test_a_store_whose_writes_land_later(
     seed: int, program: type[tl.Program], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import random
 from collections.abc import Sequence
 
@@ -9,7 +10,7 @@ import pyarrow as pa
 import pytest
 
 import timelapse as tl
-from tests.depth import deep
+from tests.depth import deep, some
 from tests.programs.catalogue import CATALOGUE, Entry
 from tests.programs.data import make
 from tests.writers.anything import any_program
@@ -97,15 +98,18 @@ def whole(program: tl.Program, events: Sequence[tl.Event]) -> Run:
     return run_serial(program, events)
 
 
-@pytest.mark.parametrize("compiled", [False, True])
-@pytest.mark.parametrize("entry", CATALOGUE, ids=lambda e: e.name)
+@pytest.mark.parametrize(
+    ("entry", "compiled"),
+    some(itertools.product(CATALOGUE, [False, True]), first=1),
+    ids=lambda v: getattr(v, "name", v),
+)
 def test_programs(entry: Entry, compiled: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TIMELAPSE_KERNEL", "native" if compiled else "interpreted")
     program, made = entry.program(), make(entry.mix(5), 300, seed=11)
     classes = entry.classes()
     events = made.events(classes)
     expected = whole(program, events).digest
-    for seed in range(3):
+    for seed in range(deep(3, 1)):
         rng = random.Random(seed)
         assert run_open(program, events, list(classes.values()), rng, compiled=compiled) == expected, seed
 
@@ -122,7 +126,7 @@ def test_random_programs(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
         return
     classes = list(dict.fromkeys(type(e) for e in events))
     classes += [e for e in spec_of(program).events if e not in classes and e not in spec_of(program).sent]
-    for number in range(3):
+    for number in range(deep(3, 1)):
         rng = random.Random(1000 * seed + number)
         assert run_open(program(), events, classes, rng, most=rng.choice((3, 12))) == expected
 

@@ -15,7 +15,7 @@ import pyarrow as pa
 import pytest
 
 import timelapse as tl
-from tests.depth import deep
+from tests.depth import deep, some
 from tests.patience import LONG
 from tests.programs.catalogue import CATALOGUE, Entry
 from tests.programs.data import make
@@ -94,8 +94,11 @@ def run_both(
     return digest, -1 if "serial" in spread.told.why else sliced
 
 
-@pytest.mark.parametrize("compiled", [False, True])
-@pytest.mark.parametrize("entry", CATALOGUE, ids=lambda e: e.name)
+@pytest.mark.parametrize(
+    ("entry", "compiled"),
+    some(itertools.product(CATALOGUE, [False, True]), first=0),
+    ids=lambda v: getattr(v, "name", v),
+)
 def test_programs(entry: Entry, compiled: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TIMELAPSE_KERNEL", "native" if compiled else "interpreted")
     program, made = entry.program(), make(entry.mix(5), 300, seed=11)
@@ -182,7 +185,7 @@ def test_rows_behind_a_checkpoint(
         return found
 
     monkeypatch.setattr(Recovery, "_piece", counted)
-    for _ in range(deep(8)):
+    for _ in range(deep(8, 6)):
         monkeypatch.setattr(recovery, "PIECE_ROWS", rng.choice((1, 5, 1_000)))
         slicing = Slicing(1, rng.choice((1, 3)), rng.choice(("staged", None)))
         monkeypatch.setattr(corrections, "opened", partial(opened, slicing=slicing))

@@ -38,7 +38,7 @@ def _interpreted(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize("program", [HeadPlain, Timed])
-@pytest.mark.parametrize("seed", range(deep(15)))
+@pytest.mark.parametrize("seed", range(deep(45)))
 def test_heads_that_follow_each_other(seed: int, program: type[tl.Program]) -> None:
     """Two heads on one disk: now one commits, now the other, which has followed."""
     rng = random.Random(seed)
@@ -61,7 +61,7 @@ def test_heads_that_follow_each_other(seed: int, program: type[tl.Program]) -> N
     check(disk, world, as_program(program), rules)
 
 
-@pytest.mark.parametrize("seed", range(deep(5)))
+@pytest.mark.parametrize("seed", range(deep(15)))
 def test_who_takes_over_goes_on_from_a_checkpoint_that_is_there(seed: int) -> None:
     """A standby has followed for long, and the checkpoint that it began from was removed: what it writes can be gone on from."""
     rng = random.Random(seed)

@@ -13,6 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import timelapse as tl
+from tests.depth import deep
 from timelapse.kernels.python.starts import KEY_BYTES, bytes_of, starting
 from timelapse.kinds.base import ABSENT, StateOptions, StateSpec
 from timelapse.model.types import DecimalType
@@ -62,7 +63,7 @@ def test_the_hash_of_one_key_is_that_of_a_column(a: list[int], b: list[str], c: 
 @pytest.mark.parametrize("pieces", [1, 4])
 @pytest.mark.parametrize("clash", [False, True])
 @pytest.mark.parametrize("kind", range(len(KINDS)))
-@settings(max_examples=15)
+@settings(max_examples=deep(15))
 @given(seed=st.integers(0, 10**6))
 def test_a_lazy_dict_is_a_dict(kind: int, clash: bool, pieces: int, seed: int) -> None:
     """The same answers and the same end as the loaded dict; also where keys share hashes, from pieces."""

@@ -12,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import timelapse as tl
+from tests.depth import deep
 from timelapse.kinds.base import ABSENT, StateOptions, StateSpec
 from timelapse.tables import merge, table
 from timelapse.tables.apply import NO_CHANGE, Change, apply, changes_table, empty
@@ -58,7 +59,7 @@ def parts_of(changes: list[list[Change]]) -> list[Change]:
 
 
 @pytest.mark.parametrize("spec", [COUNTER, LAST, PAIRS, TOTAL, BEST], ids=lambda s: s.name)
-@settings(max_examples=12)
+@settings(max_examples=deep(12))
 @given(seed=st.integers(0, 10**6), rows=st.sampled_from([1, 3, 7, 1000]), parts=st.sampled_from([1, 2, 5]))
 def test_prefix_in_ranges_and_parts_equals_one_piece(
     tmp_path_factory: pytest.TempPathFactory, spec: StateSpec, seed: int, rows: int, parts: int
@@ -86,7 +87,7 @@ def test_prefix_in_ranges_and_parts_equals_one_piece(
         assert repr(read_table(later).to_pylist()) == repr(apply(spec, states[-1], own[0])[0].to_pylist())
 
 
-@settings(max_examples=40)
+@settings(max_examples=deep(40))
 @given(seed=st.integers(0, 10**6), rows=st.sampled_from([1, 5, 1000]), clash=st.booleans())
 def test_fold_of_changes(tmp_path_factory: pytest.TempPathFactory, seed: int, rows: int, clash: bool) -> None:
     """Changes of many slices in one go; also where different keys have one hash."""

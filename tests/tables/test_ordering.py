@@ -40,7 +40,7 @@ TEXTS = st.lists(
 
 
 @given(TEXTS, st.booleans(), st.booleans(), st.randoms(use_true_random=False), st.integers(0, 3))
-@settings(max_examples=50 * deep(5), deadline=None)
+@settings(max_examples=deep(250), deadline=None)
 def test_rows_are_taken_as_arrow_takes_them(
     texts: list[str], far: bool, rising: bool, chance: random.Random, first: int
 ) -> None:

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 import timelapse as tl
+from tests.depth import deep, some
 from tests.native.fuzz.emulate import emulated
 from tests.native.window_programs import windowed_log, windowed_program
 from tests.trace.test_whole import alike, told
@@ -46,7 +47,7 @@ def _outputs(run: Run, most: int) -> list[Any]:
 def test_ticks_and_delayed_calls_are_told_as_by_the_serial_loop(monkeypatch: pytest.MonkeyPatch) -> None:
     """Random programs with windows, ticks and after=: events, outputs of every kind of step, states, histories."""
     answered = answers_of_few(monkeypatch)
-    for seed in range(40, 56):
+    for seed in some(range(40, 56)):
         program = load_source(windowed_program(seed, timed=True))()
         if not spec_of(program).times:
             continue
@@ -60,7 +61,7 @@ def test_ticks_and_delayed_calls_are_told_as_by_the_serial_loop(monkeypatch: pyt
             by_the_loop(patch)
             wanted = [told(run, seqs, times), _outputs(run, 5)]
         assert json.dumps(mine, default=repr) == json.dumps(wanted, default=repr), seed
-    assert answered() > 100
+    assert answered() > deep(100)
 
 
 class Paid(tl.Event):

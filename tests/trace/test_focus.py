@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 import timelapse as tl
+from tests.depth import deep
 from tests.patience import LONG
 from tests.trace.programs import Antispam, Friendship, Message, pair
 from tests.trace.test_event import messages
@@ -96,7 +97,7 @@ def test_a_few_keys_are_what_the_serial_loop_says(program: type[tl.Program], sli
 def test_random_programs() -> None:
     """Of programs that are written at random: what can be told is right, and it can be told of many."""
     found = unfocused = 0
-    for seed in range(12):
+    for seed in range(deep(12)):
         rng = random.Random(seed)
         program = load_source(random_program(rng, size=4))
         events = random_events(program, rng, 60)
@@ -107,7 +108,7 @@ def test_random_programs() -> None:
         numbered = [e._at(e.ts, i) for i, e in enumerate(events)]
         some, none = check(program, run, numbered, [len(events), len(events) // 2])
         found, unfocused = found + some, unfocused + none
-    assert found > 60
+    assert found > deep(60)
     assert found > unfocused
 
 

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from tests.depth import deep, some
 from tests.native.fuzz.emulate import emulated
 from tests.native.window_programs import windowed_log, windowed_program
 from tests.trace.test_few import _outputs
@@ -63,7 +64,7 @@ def test_random_steps_are_told_as_by_the_serial_loop(
         return found
 
     monkeypatch.setattr(through.Through, "_alone", seeing)
-    for seed in SEEDS:
+    for seed in some(SEEDS, 2):
         program = load_source(windowed_program(seed, timed=True))()
         if not spec_of(program).times:
             continue
@@ -79,6 +80,6 @@ def test_random_steps_are_told_as_by_the_serial_loop(
             by_the_loop(patch)
             wanted = [told(run, seqs, times), _outputs(run, 3)]
         assert json.dumps(mine, default=repr) == json.dumps(wanted, default=repr), seed
-    assert searched > 20
-    assert (alone > 5) is few_stops
-    assert (seen_alone > 5) is few_stops
+    assert searched > deep(20)
+    assert (alone > deep(5)) is few_stops
+    assert (seen_alone > deep(5)) is few_stops

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from tests.depth import deep, some
 from tests.native.fuzz.emulate import emulated
 from tests.native.window_programs import windowed_log, windowed_program
 from tests.trace.test_whole import alike
@@ -51,7 +52,7 @@ def test_random_ticks_are_told_as_by_the_serial_loop(depth: int, monkeypatch: py
     monkeypatch.setattr(build, "_get", lambda text, *, compile_it: emulated(text))
     answered = _answers(monkeypatch)
     asked = 0
-    for seed in range(72, 80):
+    for seed in some(range(72, 80)):
         program = load_source(windowed_program(seed, timed=True))()
         spec = spec_of(program)
         if not any(h.every is not None for h in spec.handlers):
@@ -67,8 +68,8 @@ def test_random_ticks_are_told_as_by_the_serial_loop(depth: int, monkeypatch: py
             wanted = ticks(run, depth)
         assert json.dumps(mine, default=repr) == json.dumps(wanted, default=repr), seed
         asked += len(mine)
-    assert asked > 15
-    assert answered() > (10 if not depth else 2)
+    assert asked > deep(15)
+    assert answered() > (deep(10) if not depth else 0)
 
 
 def _answers(patch: pytest.MonkeyPatch) -> Callable[[], int]:
