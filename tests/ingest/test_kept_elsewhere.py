@@ -227,6 +227,32 @@ def test_a_log_follows_a_query(
     assert Decimal("7.25") * 100 == 725
 
 
+class Tagged(tl.Event):
+    id: int
+    tags: list[str] | None
+    ids: list[int] | None
+    at: list[tl.Time] | None
+    text: str | None
+
+
+def test_arrays_are_lists(tmp_path: Path, server: Server) -> None:
+    """Of any type and with any content; a `str` field has the list as JSON."""
+    query = "select * from tagged"
+    with psycopg.connect(server.dsn, autocommit=True) as connection:
+        connection.execute("drop table if exists tagged")
+        connection.execute("create table tagged (ts timestamptz, id int, tags text[], ids int8[], at timestamptz[], text varchar[])")  # fmt: skip
+        connection.execute(
+            "insert into tagged values ('2026-10-01T00:00:00Z', 1, array['a,b', '{\"', ''], array[1, 9223372036854775807], array['2026-10-01T00:00:01Z'::timestamptz], array['x']), "
+            "('2026-10-01T00:00:00Z', 2, '{}', null, null, null)"
+        )
+    log = Log.write(tmp_path / "log", {Tagged: Postgres(server.dsn, query, "id")}, spark=False)
+    first = 1_790_812_800_000_000
+    assert [e._values() for e in log.events(Tagged)] == [
+        (1, ("a,b", '{"', ""), (1, 9223372036854775807), (first + 1_000_000,), '["x"]'),
+        (2, (), None, None, None),
+    ]
+
+
 class Until(tl.Event):
     id: int
     end: tl.Time | None

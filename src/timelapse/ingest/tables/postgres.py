@@ -30,7 +30,7 @@ _TYPES: dict[str, pa.DataType] = {
     "int2": pa.int64(), "int4": pa.int64(), "int8": pa.int64(), "oid": pa.int64(), "float4": pa.float64(), "float8": pa.float64(),
     "bool": pa.bool_(), "bytea": pa.binary(), "date": pa.date32(), "timestamp": pa.timestamp("us"), "timestamptz": pa.timestamp("us", "UTC"),
 }  # fmt: skip
-"""Arrow's types of columns; all others are read as the server writes them as text, numbers with decimals among them."""
+"""Arrow's types of columns; all others are read as the server writes them as text, numbers with decimals among them; arrays as lists of JSON."""
 
 
 @dataclass(frozen=True)
@@ -52,7 +52,7 @@ class Postgres(Table):
 
         connection = _connect(self._dsn, self.query)
         try:
-            columns = _columns(connection, self.query)
+            columns, _ = _columns(connection, self.query)
             found = connection.execute(
                 _sql(
                     "select case when k is null then null else floor(k::numeric / {step})::bigint end, count(*), "
@@ -133,10 +133,13 @@ class _Part:
         try:
             with _connect(self.dsn, self.query) as connection:
                 connection.execute(f"set transaction snapshot '{self.snapshot}'")
-                types = _columns(connection, self.query)
+                types, arrays = _columns(connection, self.query)
                 names = list(types) if columns is None else [c for c in columns if c in types]
                 texts = {name for name, kind in types.items() if kind == pa.string()}
-                picked = [f"q.{_quoted(c)}::text" if c in texts else f"q.{_quoted(c)}" for c in names]
+                columns_ = {
+                    c: f"to_json(q.{_quoted(c)})" if c in arrays else f"q.{_quoted(c)}" for c in names
+                }
+                picked = [f"{told}::text" if c in texts else told for c, told in columns_.items()]
                 lo = (self.number or 0) * self.step
                 wanted = (
                     _sql("({by}) is null", by=self.by)
@@ -210,11 +213,13 @@ def _array(values: Sequence[Any], kind: pa.DataType) -> pa.Array:
     return pa.array(values, pa.int32()).cast(kind) if pa.types.is_date(kind) else pa.array(values, kind)
 
 
-def _columns(connection: psycopg.Connection[Any], query: str) -> dict[str, pa.DataType]:
-    """The columns of a query with Arrow's types."""
+def _columns(connection: psycopg.Connection[Any], query: str) -> tuple[dict[str, pa.DataType], set[str]]:
+    """The columns of a query with Arrow's types; and those that are arrays, which are read as lists of JSON."""
     found = connection.execute(_sql("select * from ({query}\n) as q limit 0", query=query)).description or []
     types = {t.oid: t.name for t in connection.adapters.types}
-    return {c.name: _TYPES.get(types.get(c.type_code, ""), pa.string()) for c in found}
+    columns = {c.name: _TYPES.get(types.get(c.type_code, ""), pa.string()) for c in found}
+    arrays = {t.array_oid for t in connection.adapters.types if t.array_oid}
+    return columns, {c.name for c in found if c.type_code in arrays}
 
 
 def _quoted(name: str) -> str:
