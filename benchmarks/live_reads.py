@@ -5,7 +5,7 @@ commit of the first epoch that it does not have yet (`age`).
 
 Beside them the same client asks a server in a third process that answers at once (`floor`): what of their time is the machine's, where others use it too.
 
-As a program: reads keys of a state over one connection, so many a second, until its input ends, and prints the seconds that each took, and when it was
+As a program: reads a key of a state over one connection, says so, waits for a line of input, then reads so many a second until its input ends, and prints the seconds that each took, and when it was
 answered from which epoch.
 With `--serve` it is that server.
 """
@@ -73,6 +73,10 @@ class Readers:
         self._children = {way: _child(address, *rest) for way, address in addresses.items()}
         for child in self._children.values():
             child.stdout.readline()  # it is there
+        # All at once: processes that start beside them are no load of a run.
+        for child in self._children.values():
+            child.stdin.write("\n")
+            child.stdin.flush()
         chance = random.Random(3)
         self._inside: list[float] = []
 
@@ -182,6 +186,7 @@ def main() -> None:
             connection.close()
             time.sleep(0.05)
     print("reading", flush=True)
+    sys.stdin.readline()
 
     def wait() -> None:
         sys.stdin.read()
