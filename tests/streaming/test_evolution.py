@@ -21,6 +21,7 @@ from timelapse.model.fingerprint import fingerprint
 from timelapse.model.program import as_program
 from timelapse.run import run_serial
 from timelapse.streaming import chain
+from timelapse.streaming.arrivals import PLACE
 from timelapse.streaming.chain import Overtaken
 from timelapse.streaming.evolution import Migration, migrated
 from timelapse.streaming.format import Change, Epoch
@@ -493,7 +494,8 @@ class Tallied(tl.Program):
 def test_crashes_around_a_change(seed: int) -> None:
     """Processes that die before, in and after every write, the one of the change too; lost answers; the version before that still tries."""
     rng = random.Random(seed)
-    rules = Rules(late=rng.choice(["side", "correct"]))
+    once = rng.choice([{}, {"Hit": ["who"]}, {"Hit": ["who", "size"]}])
+    rules = Rules(late=rng.choice(["side", "correct"]), once=once, within=rng.choice([0, 6, 30]))
     world, disk, told = World.of(rng, 40, 8), Disk(), list[str]()
     world.rows = {
         at: rows for at, rows in world.rows.items() if rows
@@ -582,18 +584,13 @@ def test_crashes_around_a_change(seed: int) -> None:
     if changed_in.correction is not None:  # the newer one began there
         at = changed_in.correction.cut - 1
     counted: dict[int, int] = {}
-    inserted = {
-        (r["@stream"], r["@partition"], r["@offset"])
-        for pack in packs(disk)
-        for name in pack.names("inserted")
-        for r in pack.table(f"inserted/{name}").to_pylist()
-    }
-    seen = inserted | {
-        (r["@stream"], r["@partition"], r["@offset"])
-        for pack in packs(disk)
-        for name in pack.names("journal")
-        for r in pack.table(f"journal/{name}").to_pylist()
-    }
+    seen: set[tuple[int, int, int]] = set()
+    for pack in packs(disk):
+        for part in ("journal", "removed", "inserted"):
+            for name in pack.names(part):
+                table = pack.table(f"{part}/{name}")
+                at_places = set(zip(*(table.column(c).to_pylist() for c in PLACE), strict=True))
+                seen = seen - at_places if part == "removed" else seen | at_places
     numbers = {(p.stream, p.name): p.number for p in last.partitions}
     for rows_of in world.rows.values():
         for row in rows_of:
