@@ -227,7 +227,9 @@ class Columns:
         return [v for t in self._tables if name in t for v in picked(t[name], seqs).column(field).to_pylist()]
 
     def _grouped(self, name: str, seqs: Seqs, fields: Sequence[str]) -> pa.TableGroupBy:
-        own = [picked(t[name], seqs) for t in self._tables if name in t]
+        # Of these columns only: what the dictionaries of all blocks have in common takes longer to find than the rest of this.
+        wanted = list(dict.fromkeys(["seq", *fields]))
+        own = [picked(t[name].select(wanted), seqs) for t in self._tables if name in t]
         return pa.concat_tables(own).unify_dictionaries().group_by(list(fields))
 
     def events(self, cls: type[Event], seqs: Seqs, fields: Sequence[str]) -> Iterator[Event]:
