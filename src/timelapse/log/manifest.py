@@ -129,7 +129,8 @@ class SourceEntry(msgspec.Struct, frozen=True):
     bad_in: dict[str, int] = {}
     """Its bad rows by file; files without any are left out."""
     bad_days: dict[str, dict[int, int]] = {}
-    """Of its bad rows those whose time can be read: how many by file ("" for what is none) and day (days since 1970, UTC)."""
+    """Of its bad rows those whose time can be read: how many by file ("" for what is none) and day (days since 1970, UTC). Ingests that
+    did not count them have none: their bad rows are in no day's budget."""
     prints: dict[str, str] = {}
     """Of its files, by path: when each was changed, and a hash of its bytes (ingest/known.py)."""
     columns: list[Layout] = []
