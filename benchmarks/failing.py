@@ -98,6 +98,26 @@ class FailingLate(Failing):
             raise ValueError(f"bad {c.amount}")
 
 
+class FailingCalls(Failing):
+    """What fails does so in a call `lag` after its event. This compiles."""
+
+    lag: int = tl.SECOND
+    late: tl.Counter[int]
+
+    @tl.on(Pay)
+    def pay(self, p: Pay) -> None:
+        self.total[p.who] += p.amount
+        self.seen.add((p.who, p.to))
+        if self.total[p.who] > 100_000 and (p.to, p.who) in self.seen:
+            self.emit(Big(who=p.who, total=self.total[p.who]))
+
+    @tl.on(Pay, after="lag")
+    def called(self, p: Pay) -> None:
+        self.late[p.who] += 1
+        if self.bad and p.amount % self.bad == 7:
+            raise ValueError(f"bad {p.amount}")
+
+
 def log_of(folder: Path, events: int) -> tl.Log:
     """Payments among a fiftieth as many people, fifty a second."""
     rng = np.random.default_rng(1)
@@ -129,7 +149,7 @@ def main() -> None:
     print("|---|---:|---:|---:|---:|")
     with tempfile.TemporaryDirectory(prefix="timelapse-failing-") as folder:
         log = log_of(Path(folder), given.events)
-        for cls in (Failing, FailingWindows, FailingTimers, FailingLate):
+        for cls in (Failing, FailingWindows, FailingTimers, FailingLate, FailingCalls):
             if given.only and cls.__name__ not in given.only:
                 continue
             rounds = [

@@ -29,7 +29,7 @@ from timelapse.run.request import Request
 from timelapse.run.run import Run
 from timelapse.run.slices import least_slices
 from timelapse.run.source import refuse_silence
-from timelapse.run.takeout import left_as_it_is, reader_without, taken_out
+from timelapse.run.takeout import GoesBack, left_as_it_is, reader_without, taken_out
 
 _AGAIN = 8
 _STEP = 30e-6
@@ -68,6 +68,7 @@ def replay_without_failing(request: Request, plan: Plan, attempt: Attempt) -> Ru
     if at_once and (late := _late(request, chain)) is not None:
         return _taking(request, late, plan, attempt)
     gone: dict[int, Quarantined] = {}
+    goes_back: GoesBack | None = None
     rounds, began = 0, time.perf_counter()
     while rounds < _AGAIN or time.perf_counter() - began < _STEP * request.source.reader.count:
         rounds += 1
@@ -87,6 +88,13 @@ def replay_without_failing(request: Request, plan: Plan, attempt: Attempt) -> Ru
             )
             if failure.ts > (request.source.reader.ts_first or 0) and not _is_cheap(request):
                 break
+            if rounds == 1:
+                goes_back = GoesBack.of(request.program, request.analysis) if _is_cheap(request) else None
+            # For a few of them nobody waits for the compiler.
+            if goes_back is not None and rounds == (1 if goes_back.is_ready else _AGAIN):
+                found = _compiled(request, goes_back)
+                if found is not None:
+                    return _finally(request, plan, attempt, found)
     if (late := _late(request, chain)) is not None:
         # Where something fails late, nothing goes on from the run (run/earlier.py): it need not keep what that would take.
         once = replace(request, settings=replace(request.settings, resumable=False))
@@ -97,6 +105,13 @@ def replay_without_failing(request: Request, plan: Plan, attempt: Attempt) -> Ru
         progress=request.settings.progress,
     )  # fmt: skip
     return _finally(request, plan, attempt, rows)
+
+
+def _compiled(request: Request, goes_back: GoesBack) -> list[Quarantined] | None:
+    """The events that are taken out, where compiled code finds them."""
+    reader, settings = request.source.reader, request.settings
+    most = most_failures(settings.max_quarantined, reader.count)
+    return goes_back.taken_out(reader, most=most, until=settings.until, progress=settings.progress)
 
 
 def _taking(request: Request, late: Plan, plan: Plan, attempt: Attempt) -> Run:

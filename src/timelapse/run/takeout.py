@@ -9,18 +9,27 @@ from __future__ import annotations
 import time
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
+from timelapse.analysis import Analysis, PassProgram, final_pass
 from timelapse.display import many
 from timelapse.errors import UsageError
 from timelapse.ids import INT64_MAX
+from timelapse.kernels.lowered import lowered_pass, refused
+from timelapse.kernels.source import Source
 from timelapse.kernels.takeout.taking import without_failing
 from timelapse.log import MemoryLog
 from timelapse.log.only import OnlyReader
 from timelapse.log.part import PartReader
 from timelapse.log.reader import EventReader, LogReader
+from timelapse.log.types import heard
+from timelapse.model.decimals import in_usual_context
 from timelapse.model.failure import Quarantined
-from timelapse.model.program import Program
+from timelapse.model.program import Program, spec_of
 from timelapse.progress import Progress
+
+if TYPE_CHECKING:
+    from timelapse.kernels.native.unit import Unit
 
 _STAGE = "finding the events that fail"
 _OFTEN, _SELDOM = 0.25, 10.0
@@ -66,6 +75,75 @@ def taken_out(
     _, rows = without_failing(program, reader, most=most, until=until, keep=False, told=listening.told)
     progress.finish(_STAGE, time.perf_counter() - started)
     return rows
+
+
+class GoesBack:
+    """Finds them compiled (kernels/native/rewinding.py)."""
+
+    def __init__(self, program: Program, work: PassProgram, unit: Unit) -> None:
+        self._program, self._work, self._unit = program, work, unit
+
+    @classmethod
+    def of(cls, program: Program, analysis: Analysis) -> GoesBack | None:
+        """None where this cannot be done for a program."""
+        from timelapse.kernels.native.rewinding import cannot_rewind
+
+        work = replace(final_pass(analysis), takes_out=True, keeps=True)
+        try:
+            unit = lowered_pass(program, work, final=True)
+        except refused():
+            return None
+        return None if cannot_rewind(unit) else cls(program, work, unit)
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether its machine code is there."""
+        from timelapse.kernels.native.build import is_compiled
+
+        return is_compiled(self._unit)
+
+    @in_usual_context
+    def taken_out(
+        self, reader: EventReader, *, most: int, until: int | None, progress: Progress
+    ) -> list[Quarantined] | None:
+        """As the function; None where only the way as Python can tell, or is quicker. Waits for the compiler."""
+        from timelapse.kernels.native.build import NotCompiled
+        from timelapse.kernels.native.rewinding import CannotRewind, RewindingKernel
+
+        end = reader.seq_after(reader.count)
+        last = reader.ts_before(end)
+        try:
+            kernel = RewindingKernel(self._program, self._work, self._unit, reader.count, most)
+        except NotCompiled:
+            return None
+        columns = self._work.columns
+        classes = {
+            cls.__name__: cls
+            for cls in heard(spec_of(self._program), reader.types)
+            if cls.__name__ in columns
+        }
+        source = Source(
+            reader, 0, end, classes, columns, begin=reader.ts_first, is_last=True,
+            end=last if until is None or last is None else max(last, until),
+        )  # fmt: skip
+        progress.stage(_STAGE, reader.count)
+        listening, started, done = Listening(progress), time.perf_counter(), 0
+
+        def told(events: int, taken: int) -> None:
+            nonlocal done
+            done += events
+            listening.told(done, reader.count, taken)
+
+        try:
+            found = kernel.find(source, told)
+        except CannotRewind:
+            return None
+        finally:
+            kernel.close()
+            progress.finish(_STAGE, time.perf_counter() - started)
+        rest = reader_without(reader, (row[2] for row in found))
+        # Where the log begins or ends at another time, ticks do, and calls may not come.
+        return found if left_as_it_is(reader, rest, [end]) else None
 
 
 class Listening:

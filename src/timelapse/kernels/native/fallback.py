@@ -90,8 +90,10 @@ class Fallback:
             self.python = InterpretedKernel(program, work, {}, final=final, quarantine=quarantine, live=live)
         self._makers: dict[type[Event], Any] = {}
 
-    def one(self, chunk: Chunk, kind: int, row: int, shown: Callable[[], Event]) -> HandlerError | None:
-        """Process one event, by its row in its table; the failure, if it fails and stays in the log."""
+    def one(
+        self, chunk: Chunk, kind: int, row: int, shown: Callable[[], Event] | None
+    ) -> HandlerError | None:
+        """Process one event, by its row in its table; the failure, if it fails and stays in the log. `shown`: see InterpretedKernel.one."""
         ticking = self._unit.ticking.get(kind)
         if ticking is not None:
             ts = chunk.tables[self._unit.table_of(kind)].column("ts")[row].as_py()

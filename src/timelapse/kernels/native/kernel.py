@@ -53,6 +53,7 @@ from timelapse.tables.table import to_dict
 if TYPE_CHECKING:
     from timelapse.kernels.native.beside import Companions
 
+Ints = npt.NDArray[np.int64]
 Shown = Callable[[int], Event]
 Stops = Callable[[Batch], Iterable[tuple[int, Callable[[], bool]] | None]]
 """Where to stop in a batch, before which steps by index, with what to do there; None: go no further."""
@@ -338,9 +339,7 @@ class NativeKernel:
         """The next events. Raises Failed, TooOften, and where events are shared out Foreign."""
         self._through(batch, 0, batch.events, np.zeros(len(self._unit.events), np.int64), tick, shown)
 
-    def _through(
-        self, batch: Batch, lo: int, end: int, position: npt.NDArray[np.int64], tick: Tick, shown: Shown
-    ) -> None:
+    def _through(self, batch: Batch, lo: int, end: int, position: Ints, tick: Tick, shown: Shown) -> None:
         """Steps lo to end of a batch, and the ticks that come before them or the one behind."""
         while self._ticks is not None and (at := self._ticks.place(batch)) is not None and at <= end:
             self._span(batch, lo, at, position, tick, shown)
@@ -362,9 +361,7 @@ class NativeKernel:
             tick(1)
             self._done += 1
 
-    def _span(
-        self, batch: Batch, lo: int, end: int, position: npt.NDArray[np.int64], tick: Tick, shown: Shown
-    ) -> None:
+    def _span(self, batch: Batch, lo: int, end: int, position: Ints, tick: Tick, shown: Shown) -> None:
         """Events lo to end of a batch. `position` counts the events of each type before `lo`, then before `end`."""
         while lo < end:
             hi = min(lo + (PIECE if self._kept is None else GUARDED), end)
@@ -378,7 +375,7 @@ class NativeKernel:
             tick(at - lo)
             lo = at
 
-    def _some(self, batch: Batch, lo: int, hi: int, position: npt.NDArray[np.int64], shown: Shown) -> int:
+    def _some(self, batch: Batch, lo: int, hi: int, position: Ints, shown: Shown | None) -> int:
         """The same up to `hi` at most. Returns how far."""
         at, entries, why = left(self._call(batch, lo, hi, position))
         if why == SPENT:
@@ -404,7 +401,7 @@ class NativeKernel:
             self._tick_room.grow(why)
         return at
 
-    def _call(self, batch: Batch, lo: int, hi: int, position: npt.NDArray[np.int64]) -> int:
+    def _call(self, batch: Batch, lo: int, hi: int, position: Ints) -> int:
         """Let the compiled function handle events lo to hi, or up to where it leaves."""
         unit, outputs, counts = self._unit, self._outputs, self._counts
         rest, pool = list[Any](), self._interned.buffers
@@ -435,18 +432,18 @@ class NativeKernel:
         python = 0 if self._fallback is None else len(self._fallback.python.collected.quarantined)
         return max(0, (self._quarantine or 0) - self._outputs.raised - python)
 
-    def _time(self, batch: Batch, at: int, position: npt.NDArray[np.int64]) -> int:
+    def _time(self, batch: Batch, at: int, position: Ints) -> int:
         """The time from which an event looks back."""
         kind = int(batch.kinds[at])
         return int(batch.arrays[2 * kind][position[kind]]) - (kind in self._unit.ticking)
 
-    def _place(self, batch: Batch, at: int, position: npt.NDArray[np.int64]) -> tuple[int, int, int]:
+    def _place(self, batch: Batch, at: int, position: Ints) -> tuple[int, int, int]:
         """An event's type, its row there, its seq."""
         kind, row = int(batch.kinds[at]), int(position[int(batch.kinds[at])])
         table = batch.chunk.tables[self._unit.table_of(kind)]
         return kind, row, table.column("seq")[row].as_py()
 
-    def _take_back(self, batch: Batch, at: int, entries: int, position: npt.NDArray[np.int64]) -> None:
+    def _take_back(self, batch: Batch, at: int, entries: int, position: Ints) -> None:
         """Undo what the event that was left has written and put out."""
         undo(list(self._tables.values()), self._undo[:entries])
         self._logs.rewind()
@@ -478,7 +475,7 @@ class NativeKernel:
             )  # fmt: skip
         return self._fallback
 
-    def _as_python(self, batch: Batch, at: int, position: npt.NDArray[np.int64], shown: Shown) -> None:
+    def _as_python(self, batch: Batch, at: int, position: Ints, shown: Shown | None) -> None:
         """Run one event as Python on the tables."""
         kind, row, seq = self._place(batch, at, position)
         self.left += 1
@@ -488,7 +485,7 @@ class NativeKernel:
         fallback = self._python()
         fallback.python.collected.quarantined += self._outputs.take_raised(self._interned)
         try:
-            failure = fallback.one(batch.chunk, kind, row, lambda: shown(seq))
+            failure = fallback.one(batch.chunk, kind, row, None if shown is None else lambda: shown(seq))
         except Foreign as foreign:
             if not self._logs:
                 raise

@@ -105,6 +105,11 @@ class Outputs:
             self._keep_refused(self._refused[:refused].copy())
         self.used[:] = 0
 
+    def drop(self) -> None:
+        """Forget what was taken out, but for the events at which a handler raised."""
+        self._kept = [[] for _ in self._unit.records]
+        self._kept_refused = []
+
     def _keep_refused(self, rows: Ints) -> None:
         raised = rows[:, 3] < 0
         if raised.any():

@@ -38,6 +38,17 @@ class TakenOut:
             self._gone.update(self._seqs[self._known : count].tolist())
             self._known = count
 
+    def again(self, seq: int) -> None:
+        """One more is gone, and events from before it come again."""
+        known = self._known
+        if known == len(self._gone) < len(self._seqs):
+            place = int(np.searchsorted(self._seqs[:known], seq))
+            self._seqs[place + 1 : known + 1] = self._seqs[place:known].copy()
+            self._seqs[place] = seq
+            self._known = self._takes[2] = known + 1
+        self._gone.add(seq)
+        self._takes[TAKES:] = 0
+
     def _bring_up(self, events: int) -> None:
         """All that are gone, in order, and room for more."""
         if len(self._gone) != self._known:  # Python took some out, each after those before

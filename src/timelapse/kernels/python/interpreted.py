@@ -173,12 +173,13 @@ class InterpretedKernel:
         """Process the rest of the slice that was begun, read from somewhere."""
         return self.go_on(source.events(), tick)
 
-    def one(self, event: Event, shown: Callable[[], Event]) -> HandlerError | None:
-        """Process a single event; the failure, if it fails and stays in the log, at the event as it is `shown`."""
+    def one(self, event: Event, shown: Callable[[], Event] | None) -> HandlerError | None:
+        """Process a single event; the failure, if it fails and stays in the log, at the event as it is `shown`. None: as it is here, and
+        without a traceback."""
         _, failure, _ = self._chunk(iter((event,)))
         if failure is None or self._take_out(event, failure):
             return None
-        return self._fatal(shown(), failure)
+        return self._fatal(event if shown is None else shown(), failure, brief=shown is None)
 
     def go_on(self, events: Iterator[Event], tick: Tick) -> PassResult:
         """Process the rest of the slice that was begun."""
@@ -235,6 +236,15 @@ class InterpretedKernel:
             if not self._take_out(event, failure):
                 raise self._fatal(event, failure)
 
+    def give_up(self) -> None:
+        """An event has failed that stays in the log, and was undone by somebody else: nothing is left of it, nor of what was put out before."""
+        if self._journal is not None:
+            self._journal.clear()
+        self._emitted.clear()
+        self._settle()
+        self.collected.rows.clear()
+        self.collected.refused.clear()
+
     def put_out(self) -> tuple[dict[type[Record], pa.Table], pa.Table]:
         """The records and the rejections of the slice so far."""
         return self.collected.tables()
@@ -260,9 +270,9 @@ class InterpretedKernel:
         """The seq of what failed, if it comes from the log itself: then it can be shown with all its fields."""
         return event.seq if self.derived.current is None else -1
 
-    def _fatal(self, event: Any, failure: Exception) -> HandlerError:
+    def _fatal(self, event: Any, failure: Exception, *, brief: bool = False) -> HandlerError:
         """The error for what stays in the log; with what was taken out before, where this is one too many."""
-        error = self._failed(event, failure)
+        error = self._failed(event, failure, brief=brief)
         full = self._quarantine is not None and len(self.collected.quarantined) >= self._quarantine
         if full and error.seq >= 0 and error.reproducible:
             error.taken = tuple(self.collected.quarantined)

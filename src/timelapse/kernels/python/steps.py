@@ -215,12 +215,14 @@ class SteppingKernel(InterpretedKernel):
     def numbered(self, place: tuple[tuple[int, int, int], int]) -> None:
         self._place, self._ordinal = place
 
-    def one_step(self, step: Step, shown: Callable[[], Event]) -> HandlerError | None:
-        """Process a single step; the failure, if it fails, at the step's event as it is `shown`."""
+    def one_step(self, step: Step, shown: Callable[[], Event] | None) -> HandlerError | None:
+        """Process a single step; the failure, if it fails, at the step's event as it is `shown`. See `one`."""
         _, failure, _ = self._chunk(iter((step,)))
         if failure is None or self._take_out(step, failure):
             return None
-        return self._fatal(step if step.event is None else step._replace(event=shown()), failure)
+        if step.event is not None and shown is not None:
+            step = step._replace(event=shown())
+        return self._fatal(step, failure, brief=shown is None)
 
     def _take_out(self, event: Any, failure: Exception) -> bool:
         step: Step = event

@@ -78,6 +78,15 @@ def copy_of(kept, t, i):  # type: ignore[no-untyped-def]
     return 0
 
 
+@primitive()
+def put_back(kept, t, slots, places):  # type: ignore[no-untyped-def]
+    """Have rows of table t, which are at these places, hold what their copies do: of several copies the first."""
+    for n in range(kept[0, 0], 0, -1):
+        if kept[n, 0] == t:
+            for w in range(slots.shape[1]):
+                slots[places[n], w] = kept[n, ROW + w]
+
+
 class Kept:
     """Copies of the rows of some tables. `each`: how many rows an event can write outside of loops.
 
@@ -119,6 +128,28 @@ class Kept:
         if self.on:
             self.reserve(1)
             keep(self.rows, number, self.tables[number].slots, row)
+
+    def take(self) -> Ints | None:
+        """The copies of the rows written since this was last called, as `kept` has them; from now on such are kept anew. None where one did not fit.
+
+        A row of a key that was not there was copied too, as one that holds nothing.
+        """
+        if not self.on:
+            self.on, self.rows = True, np.zeros((_FIRST, self._words), np.int64)
+        copies: Ints | None = None
+        if not self.rows[0, 1]:
+            copies = self.rows[: int(self.rows[0, 0]) + 1].copy()
+        for number, table in enumerate(self.tables):
+            release(self.rows, number, table.slots)
+        self.rows[0] = 0
+        return copies
+
+    def put_back(self, copies: Ints) -> None:
+        """Have rows hold what they did before they were copied, wherever their keys have come to stand since."""
+        places: Ints = np.zeros(len(copies), np.int64)
+        for number, table in enumerate(self.tables):
+            look_up(copies, number, table.slots, table.mask, table.width, places)
+            put_back(copies, number, table.slots, places)
 
     @property
     def whole(self) -> bool:
