@@ -64,7 +64,20 @@ class _Stream:
                 self._tables[0] = table.slice(count)
                 break
             del self._tables[0]
-        return pa.concat_tables(taken, promote_options="permissive") if taken else None
+        return _joined(taken) if taken else None
+
+
+def _joined(tables: list[pa.Table]) -> pa.Table:
+    """One after the other. Texts come as dictionaries from some blocks, spelt out from others (log/reader.py)."""
+    schemas = [table.schema for table in tables]
+    if any(not schema.equals(schemas[0]) for schema in schemas):
+        tables = [_spelt_out(table) for table in tables]
+    return pa.concat_tables(tables, promote_options="permissive")
+
+
+def _spelt_out(table: pa.Table) -> pa.Table:
+    types = [f.type.value_type if pa.types.is_dictionary(f.type) else f.type for f in table.schema]
+    return table.cast(pa.schema(list(zip(table.schema.names, types, strict=True))))
 
 
 def with_later(source: Source, unit: Unit) -> Iterator[Chunk]:

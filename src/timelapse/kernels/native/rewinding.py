@@ -3,7 +3,7 @@
 The meaning is that of beginning again without each event from which something fails. Before the event the log is the same with it and
 without, so this goes back to a moment before it, and on from there without it. Of such moments there are some, as far back as the
 longest lag: rows of tables are copied before they are first written after each (memory/keeping.py), and going back puts the copies
-back. Each late failure has the events from the moment to the failure done again: a lag, and half of what lies between two moments.
+back. Logs of what is looked back on are kept as long, and are gone back through. Each late failure has the events from the moment to the failure done again: a lag, and half of what lies between two moments.
 
 What has failed on the way stays out, as it does where the log begins again: also where it failed for the effects of an event that is
 taken out after it.
@@ -12,7 +12,7 @@ taken out after it.
 from __future__ import annotations
 
 from bisect import bisect_left, insort
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -26,6 +26,7 @@ from timelapse.kernels.base import Abandoned
 from timelapse.kernels.native.decode import Batch
 from timelapse.kernels.native.kernel import Ints, NativeKernel, Shown
 from timelapse.kernels.native.leaving import Failed, TooOften
+from timelapse.kernels.native.memory.effectlog import NativeLog
 from timelapse.kernels.native.memory.keeping import Kept
 from timelapse.kernels.native.unit import Unit
 from timelapse.kernels.source import Source
@@ -49,8 +50,10 @@ def cannot_rewind(unit: Unit) -> str:
     """Why this cannot be done for a pass; empty where it can."""
     if not unit.later:
         return "nothing is called later"
-    if unit.windows:
-        return "states are looked back on"
+    if any(views.queued for views in unit.windows.values()):
+        return "a Max or Min is looked back on"
+    if any(views.stamped for views in unit.windows.values()) and unit.hidden:
+        return "members within a window are counted"
     if unit.indexed:
         return "members are listed by key"
     return "ticks run as Python" if unit.ticks else ""
@@ -70,6 +73,7 @@ class _Mark:
     position: Ints
     reached: int
     steps: int
+    logs: list[Ints] = field(default_factory=list)
     copies: Ints = field(default_factory=lambda: np.zeros((1, 2), np.int64))
 
 
@@ -84,9 +88,9 @@ class _Held:
 class _Marks:
     """The moments noted, the latest one last. `longest`: the longest lag."""
 
-    def __init__(self, kept: Kept, longest: int) -> None:
+    def __init__(self, kept: Kept, logs: Iterable[NativeLog], longest: int) -> None:
         self.marks: list[_Mark] = []
-        self._kept, self._longest = kept, longest
+        self._kept, self._logs, self._longest = kept, list(logs), longest
 
     def add(self, mark: _Mark) -> None:
         """Note a moment: now. Those that nothing pending can need are forgotten, nor what is pending after going back once."""
@@ -94,9 +98,12 @@ class _Marks:
         marks, needed = self.marks, mark.reached - 2 * self._longest
         before = [n for n, m in enumerate(marks) if m.reached < needed]
         del marks[: before[-1] if before else 0]
+        mark.logs = [log.moment() for log in self._logs]
         marks.append(mark)
         if len(marks) > _MOST_MARKS:
             self._thin()
+        for log, then in zip(self._logs, marks[0].logs, strict=True):
+            log.hold(then)
 
     def back_to(self, ts: int) -> _Mark:
         """Have tables hold what they did at the latest moment before everything at a time. Raises CannotRewind."""
@@ -108,6 +115,8 @@ class _Marks:
             self._kept.put_back(mark.copies)
             del marks[-1]
         self._kept.put_back(mark.copies)
+        for log, then in zip(self._logs, mark.logs, strict=True):
+            log.go_back(then)
         return mark
 
     @property
@@ -143,13 +152,15 @@ class RewindingKernel(NativeKernel):
         """The number of the first batch that is held."""
         self._furthest = (0, 0)
         """Batch and place behind the last step that was ever done."""
-        self._over, self._kind = True, -1
-        """Whether no event has been taken out behind the step under way; the type of the event that runs as Python, or did last."""
+        self._over = True
+        """Whether no event has been taken out behind the step under way."""
+        self._left_at = 0, -1
+        """The place in its batch of the step that runs as Python, or did last, and its type."""
         self._placed: set[int] = set()
         """The events whose own steps are left out where they come again."""
         self._again = 0
         assert self._kept is not None
-        self._marks = _Marks(self._kept, max(later.lag for later in unit.later.values()))
+        self._marks = _Marks(self._kept, self._logs.values(), max(later.lag for later in unit.later.values()))
 
     def find(self, source: Source, tick: Callable[[int, int], None]) -> list[Quarantined]:
         """The events that are taken out, by rising seq. `tick` is told of further events of the log, and how many have been
@@ -201,14 +212,16 @@ class RewindingKernel(NativeKernel):
             try:
                 done = self._some(batch, at, hi, position, None)
             except Failed as failed:
+                self._furthest = max(self._furthest, (number, self._left_at[0]))
                 mark = self._without(failed.failure, steps)
                 spacing = self._spacing(steps)
                 number, at, position = mark.batch, mark.at, mark.position.copy()
                 reached, steps, since = mark.reached, mark.steps, 0
                 continue
-            steps, since, at = steps + done - at, since + done - at, done
             assert batch.when is not None
-            reached = int(batch.when[at - 1])
+            if done > at:  # else there was no room
+                reached = int(batch.when[done - 1])
+            steps, since, at = steps + done - at, since + done - at, done
             self._furthest = max(self._furthest, (number, at))
 
     def _may_take(self) -> int:
@@ -241,7 +254,7 @@ class RewindingKernel(NativeKernel):
     def _without(self, failure: HandlerError, steps: int) -> _Mark:
         """Take out the event that a failure stems from, and go back: to this moment."""
         seq = failure.seq
-        if self._kind not in self._unit.later or not failure.reproducible or seq in self._gone:
+        if self._left_at[1] not in self._unit.later or not failure.reproducible or seq in self._gone:
             raise CannotRewind
         self._late.append(quarantined_row(failure))
         if len(self._late) > self._most:
@@ -286,5 +299,5 @@ class RewindingKernel(NativeKernel):
         return found
 
     def _as_python(self, batch: Batch, at: int, position: Ints, shown: Shown | None) -> None:
-        self._kind = int(batch.kinds[at])
+        self._left_at = at, int(batch.kinds[at])
         super()._as_python(batch, at, position, shown)

@@ -166,6 +166,31 @@ class NativeLog:
             sliding.unstamp(self.rows, self.marks, self._table.slots, self._table.layout.twins)
         self.take_back(None, int(self.marks[KEPT]))
 
+    def moment(self) -> Ints:
+        """What `go_back` takes to come back to now."""
+        return self.marks.copy()
+
+    def hold(self, then: Ints) -> None:
+        """Keep what it takes to go back to a moment, and to later ones. For this slice alone."""
+        self._kept = True
+        self._begin = int(then[HEAD::2].min() + then[BASE] - self.marks[BASE])
+
+    def go_back(self, then: Ints) -> None:
+        """What was done since a moment, and passed by cursors, has not been. The table's words of values are left to others."""
+        table, moved = self._table, then[BASE] - self.marks[BASE]
+        used, cursors = int(then[USED] + moved), then[HEAD::2] + moved
+        twins = table.layout.twins
+        if self._views.stamped:
+            self.marks[KEPT] = used
+            sliding.unstamp(self.rows, self.marks, table.slots, twins)
+        else:
+            for at, (first, last) in enumerate(
+                zip(cursors.tolist(), self.marks[HEAD::2].tolist(), strict=True)
+            ):
+                sliding.withdraw(self.rows, first, last, table.slots, twins + at)
+        self.marks[[USED, KEPT]] = used
+        self.marks[HEAD::2] = cursors
+
     def note_in(self, journal: Journal | None) -> None:
         """Before an event that runs as Python does something: the journal can take it back."""
         if journal is not None:

@@ -100,6 +100,11 @@ class HashTable:
         mapped = 0 if self.mapped is None else self.mapped.nbytes
         return self.slots.nbytes + self.base.nbytes + mapped
 
+    @property
+    def written_words(self) -> int:
+        """How many words of a row writes change, with the flags and key before them: behind are those of views."""
+        return 1 + self.width + self._live
+
     def has_room(self, more: int) -> bool:
         """Whether there is room for `more` keys beside those there are."""
         return 2 * (self.rows + more) <= len(self.slots)

@@ -79,11 +79,11 @@ def copy_of(kept, t, i):  # type: ignore[no-untyped-def]
 
 
 @primitive()
-def put_back(kept, t, slots, places):  # type: ignore[no-untyped-def]
-    """Have rows of table t, which are at these places, hold what their copies do: of several copies the first."""
+def put_back(kept, t, slots, places, words):  # type: ignore[no-untyped-def]
+    """Have so many words of rows of table t, which are at these places, hold what their copies do: of several copies the first."""
     for n in range(kept[0, 0], 0, -1):
         if kept[n, 0] == t:
-            for w in range(slots.shape[1]):
+            for w in range(words):
                 slots[places[n], w] = kept[n, ROW + w]
 
 
@@ -145,11 +145,11 @@ class Kept:
         return copies
 
     def put_back(self, copies: Ints) -> None:
-        """Have rows hold what they did before they were copied, wherever their keys have come to stand since."""
+        """Have rows hold what they did before they were copied, wherever their keys have come to stand since. Not words of views (NativeLog.go_back)."""
         places: Ints = np.zeros(len(copies), np.int64)
         for number, table in enumerate(self.tables):
             look_up(copies, number, table.slots, table.mask, table.width, places)
-            put_back(copies, number, table.slots, places)
+            put_back(copies, number, table.slots, places, table.written_words)
 
     @property
     def whole(self) -> bool:
