@@ -362,6 +362,42 @@ def test_hostile_names(name: str, tmp_path: Path) -> None:
                     _write(tmp_path, Bare, source)
 
 
+@pytest.mark.parametrize(
+    ("suffix", "was", "now"),
+    [
+        ("orc", b"price", b"\xc0rice"),
+        ("parquet", b"price", b"\xc0rice"),
+        ("avro", b'"name": "to"', b'"naml": "to"'),
+    ],
+)
+def test_altered_schemas_are_named(suffix: str, was: bytes, now: bytes, tmp_path: Path) -> None:
+    """Members whose names are no text, records without: it ended in a traceback."""
+    path = tmp_path / f"a.{suffix}"
+    _FILES[suffix](path, _ODD)
+    assert was in path.read_bytes()
+    path.write_bytes(path.read_bytes().replace(was, now))
+    with pytest.raises(IngestError, match=rf"TL412 .*a\.{suffix}"):
+        _write(tmp_path, Item, Source(path, fields=_ITEM))
+
+
+@pytest.mark.parametrize("suffix", ["parquet", "orc", "avro"])
+def test_altered_files_are_events_bad_rows_or_an_error(suffix: str, tmp_path: Path) -> None:
+    rng = random.Random(suffix)
+    path = tmp_path / f"a.{suffix}"
+    _FILES[suffix](path, _rows(rng, 40))
+    data = path.read_bytes()
+    for _ in range(40):
+        altered = bytearray(data)
+        for _ in range(rng.choice([1, 3])):
+            altered[rng.randrange(len(data))] = rng.randrange(256)
+        path.write_bytes(altered)
+        try:
+            Log.write(tmp_path / "log", {Item: Source(path, fields=_ITEM)}, False, max_bad=1, overwrite=True)
+        except IngestError as error:
+            assert error.code in ("TL412", "TL413"), error
+            assert str(path) in str(error)
+
+
 def test_paths_of_types() -> None:
     kind = pa.list_(pa.struct([("a", pa.list_(pa.struct([("b", pa.int8())]))), ("c.d", pa.int8())]))
     found = inner_columns({"x": kind, "y": pa.struct([("z", pa.int8())]), "y.z": pa.string()})

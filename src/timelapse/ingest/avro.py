@@ -16,7 +16,7 @@ from timelapse.ingest.objects import MANY
 
 def look(stream: Any) -> tuple[dict[str, str], dict[str, str], int]:
     """The columns of a file with their types, what stands inside them by path, and how many rows there are."""
-    reader = _avro().block_reader(stream)
+    reader = _reader(stream, blocks=True)
     top, inner = _types(reader.writer_schema)
     told = [{path: _text(kind) for path, kind in one.items()} for one in (top, inner)]
     return told[0], told[1], sum(block.num_records for block in reader)
@@ -29,7 +29,7 @@ def tables(
 
     `wanted`: which columns are read, of the record's own and of all with what stands inside them (ingest/nested.py).
     """
-    reader = _avro().reader(stream)
+    reader = _reader(stream)
     top, inner = _types(reader.writer_schema)
     names = wanted(list(top), [*top, *inner])
     texts = {name for name in names if _is_text_or_other(top[name] if name in top else inner[name])}
@@ -46,6 +46,16 @@ def tables(
             waiting = []
     if waiting:
         yield table()
+
+
+def _reader(stream: Any, *, blocks: bool = False) -> Any:
+    """Raises ValueError for a schema that is none."""
+    from fastavro.schema import SchemaParseException
+
+    try:
+        return (_avro().block_reader if blocks else _avro().reader)(stream)
+    except SchemaParseException as error:
+        raise ValueError(str(error)) from None
 
 
 def _column(rows: Sequence[Any], path: Sequence[str], as_texts: bool) -> pa.Array:

@@ -125,7 +125,9 @@ def _shape(file: SourceFile, schema: pa.Schema, rows: Sequence[int]) -> Shape:
             code="TL413",
             hint="write the file with another name for one of them",
         )
-    return Shape(dict(zip(schema.names, schema.types, strict=True)), rows)
+    found = Shape(dict(zip(schema.names, schema.types, strict=True)), rows)
+    _ = found.every  # names that are no text are an error now
+    return found
 
 
 def read(format_: Format, file: SourceFile, group: int, most: int, plan: Plan | None) -> Iterator[pa.Table]:
