@@ -13,6 +13,7 @@ from tests.depth import deep
 from timelapse.errors import TooManyQuarantined
 from timelapse.kernels.choose import SWITCH
 from timelapse.kernels.native import rewinding
+from timelapse.progress import Silent
 from timelapse.run import Run
 from timelapse.run.reference import run_serial
 
@@ -229,6 +230,15 @@ def test_where_it_is_given_up_the_result_is_the_same(
             tl.replay(Looking, events, slices=1, spark=False, quarantine=True, max_quarantined=most)
         assert sum(n for _, n in raised.value.reasons) == most + 1
     else:
-        run = tl.replay(Looking, events, slices=1, spark=False, quarantine=True, max_quarantined=most)
+        notes: list[str] = []
+
+        class Told(Silent):
+            def note(self, text: str) -> None:
+                notes.append(text)
+
+        run = tl.replay(
+            Looking, events, slices=1, spark=False, quarantine=True, max_quarantined=most, progress=Told()
+        )
         assert told(run) == told(reference)
+        assert any("found as Python: too many fail" in note for note in notes)
     assert found == [False]

@@ -68,7 +68,7 @@ def replay_without_failing(request: Request, plan: Plan, attempt: Attempt) -> Ru
     if at_once and (late := _late(request, chain)) is not None:
         return _taking(request, late, plan, attempt)
     gone: dict[int, Quarantined] = {}
-    goes_back: GoesBack | None = None
+    goes_back: GoesBack | str = ""
     rounds, began = 0, time.perf_counter()
     while rounds < _AGAIN or time.perf_counter() - began < _STEP * request.source.reader.count:
         rounds += 1
@@ -89,16 +89,19 @@ def replay_without_failing(request: Request, plan: Plan, attempt: Attempt) -> Ru
             if failure.ts > (request.source.reader.ts_first or 0) and not _is_cheap(request):
                 break
             if rounds == 1:
-                goes_back = GoesBack.of(request.program, request.analysis) if _is_cheap(request) else None
+                goes_back = GoesBack.of(request.program, request.analysis) if _is_cheap(request) else ""
             # For a few of them nobody waits for the compiler.
-            if goes_back is not None and rounds == (1 if goes_back.is_ready else _AGAIN):
+            if isinstance(goes_back, GoesBack) and rounds == (1 if goes_back.is_ready else _AGAIN):
                 found = _compiled(request, goes_back)
                 if found is not None:
                     return _finally(request, plan, attempt, found)
+                goes_back = "too many fail, or too late, or the log would begin or end at another time"
     if (late := _late(request, chain)) is not None:
         # Where something fails late, nothing goes on from the run (run/earlier.py): it need not keep what that would take.
         once = replace(request, settings=replace(request.settings, resumable=False))
         return _taking(once, late, plan, attempt)
+    if isinstance(goes_back, str) and goes_back:
+        request.settings.progress.note(f"the events that fail are found as Python: {goes_back}")
     most = most_failures(request.settings.max_quarantined, request.source.reader.count)
     rows = taken_out(
         request.program, request.source.reader, most=most, until=request.settings.until,

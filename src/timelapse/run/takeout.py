@@ -84,16 +84,16 @@ class GoesBack:
         self._program, self._work, self._unit = program, work, unit
 
     @classmethod
-    def of(cls, program: Program, analysis: Analysis) -> GoesBack | None:
-        """None where this cannot be done for a program."""
+    def of(cls, program: Program, analysis: Analysis) -> GoesBack | str:
+        """Or why this cannot be done for a program."""
         from timelapse.kernels.native.rewinding import cannot_rewind
 
         work = replace(final_pass(analysis), takes_out=True, keeps=True)
         try:
             unit = lowered_pass(program, work, final=True)
-        except refused():
-            return None
-        return None if cannot_rewind(unit) else cls(program, work, unit)
+        except refused() as refusal:
+            return str(refusal)
+        return cannot_rewind(unit) or cls(program, work, unit)
 
     @property
     def is_ready(self) -> bool:
