@@ -403,6 +403,52 @@ def test_events_that_compiled_passes_leave_to_python(
         assert three(module.Talk, log, [{}, {"limit": 1}, {"limit": 10}])[-1] == ALL
 
 
+OPTIONAL = """
+import timelapse as tl
+from cachetest_events import Join, Say
+
+class Loud(tl.Record):
+    id: int
+    before: int | None
+    share: float | None
+
+class Talk(tl.Program):
+    limit: int = 3
+    n: tl.Counter[int]
+    last: tl.Value[int, int | None]
+    half: tl.Value[int, float | None]
+
+    @tl.on(Say)
+    def say(self, e):
+        before = self.last[e.to]
+        share = self.half[e.to]
+        self.n[e.who] += e.id - 100
+        self.last[e.who] = e.id * 7
+        self.half[e.who] = e.id / 2
+        if e.id > self.limit:
+            self.emit(Loud(id=e.id, before=before, share=share))
+"""
+
+
+@pytest.mark.parametrize("every", [0, 29])
+def test_missing_values_that_compiled_passes_record(
+    every: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What is read of optional values, with events that are left to Python among them, and beside others of a sweep."""
+    monkeypatch.setenv("TIMELAPSE_KERNEL", "native")
+    step = "        self.n[e.who] += e.id - 100\n"
+    more = (
+        f"        self.n[e.to] += 1 if e.id % {every} else e.id * 4611686018427387904 % 5\n" if every else ""
+    )
+    with written(tmp_path / "p", program=OPTIONAL.replace(step, step + more)) as module:
+        log = tl.Log.from_events(tmp_path / "log", events(module), [module.Join, module.Say], block=64)
+        assert choice(module.Talk(), final_pass(analyse(module.Talk)), final=True).reason == ""
+        assert three(module.Talk, log, [{}, {"limit": 40}, {"limit": 10}], 1)[-1] == ALL
+        found = tl.sweep(module.Talk, log, {"limit": [1, 50, 90]}, spark=False)
+        for point in found.points:
+            assert point.run.digest == tl.run_serial(module.Talk(**point.values), log).digest
+
+
 @pytest.mark.spark
 def test_on_spark(tmp_path: Path, spark: Any) -> None:
     """Workers get classes that exist in no module, and find the columns in the job's folder."""

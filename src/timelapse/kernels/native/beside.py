@@ -72,8 +72,7 @@ class Companions:
             chunk, reads = item
             if not self._stopped:
                 columns = {
-                    event: {name: _column(parts, kind) for name, (parts, kind) in own.items()}
-                    for event, own in reads.items()
+                    event: {name: _column(*one) for name, one in own.items()} for event, own in reads.items()
                 }
                 for part in self._parts:
                     part.feed(chunk, columns)
@@ -122,8 +121,9 @@ class _Part:
         return None if result.quarantined else result
 
 
-def _column(parts: Sequence[Array], kind: pa.DataType) -> pa.Array:
-    return pa.array(parts[0] if len(parts) == 1 else np.concatenate(parts)).cast(kind)
+def _column(parts: Sequence[Array], kind: pa.DataType, held: Sequence[Array] | None) -> pa.Array:
+    mask = None if held is None else ~np.concatenate(held)
+    return pa.array(parts[0] if len(parts) == 1 else np.concatenate(parts), mask=mask).cast(kind)
 
 
 def _untold(events: int) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -16,13 +16,13 @@ from timelapse.kernels.native.lowering.records import LATER, record_columns, sca
 from timelapse.kernels.native.memory.strings import Interned
 from timelapse.kernels.native.raised import raised_rows
 from timelapse.kernels.native.unit import REFUSED, Unit
-from timelapse.model.events import Record
+from timelapse.model.events import Field, Record
 from timelapse.model.failure import Quarantined
 from timelapse.model.types import BYTES, INT, STR, OptionalType
 
 Ints = npt.NDArray[np.int64]
-ReadColumns = dict[str, dict[str, tuple[list[Array], pa.DataType]]]
-"""By event type: the columns of what was read, each in parts, with the type that it stands for."""
+ReadColumns = dict[str, dict[str, tuple[list[Array], pa.DataType, list[Array] | None]]]
+"""By event type: the columns of what was read, each in parts, with the type that it stands for, and where there is a value (None: everywhere)."""
 
 
 class Outputs:
@@ -131,9 +131,12 @@ class Outputs:
             for field, values in zip(
                 cls.__fields__, zip(*map(tuple.__iter__, records), strict=True), strict=True
             ):
-                kind = _NUMPY.get(scalar(field.type), np.int64)
-                text = field.type in (STR, BYTES)
-                columns.append(np.array([interned.code(v) for v in values] if text else values, kind))
+                inner = field.type.inner if isinstance(field.type, OptionalType) else field.type
+                if inner is not field.type:
+                    columns.append(np.array([v is not None for v in values], np.bool_))
+                kind, text = _NUMPY.get(scalar(inner), np.int64), inner in (STR, BYTES)
+                words = [0 if v is None else interned.code(v) if text else v for v in values]
+                columns.append(np.array(words, kind))
             self._kept[self._unit.records.index(cls)].append(_narrowed(cls, columns))
 
     def take_reads(self) -> ReadColumns:
@@ -143,8 +146,8 @@ class Outputs:
             if record.__reads__ and kept:
                 columns = list(zip(*kept, strict=True))[1:]
                 own = found.setdefault(record.__reads__, {})
-                for field, parts in zip(record.__fields__, columns, strict=True):
-                    own[field.name] = (list(parts), field.type.arrow)
+                for field, held, parts in _by_field(record, columns):
+                    own[field.name] = (list(parts), field.type.arrow, held and list(held))
                 kept.clear()
         return found
 
@@ -178,8 +181,29 @@ _NUMPY: dict[str, Any] = {"bool": np.bool_, "float": np.float64}
 
 def _narrowed(record: type[Record], columns: list[Array]) -> list[Array]:
     """Copies, of integers in a type that holds them: there is a row for each event."""
-    kinds = [None, *(f.type for f in record.__fields__)]
-    return [_narrow(c) if kind is INT else c.copy() for c, kind in zip(columns, kinds, strict=True)]
+    place, *values = columns
+    found = [place.copy()]
+    for field, held, column in _by_field(record, values):
+        found += [] if held is None else [held.copy()]
+        found.append(
+            _narrow(column) if INT in (field.type, getattr(field.type, "inner", None)) else column.copy()
+        )
+    return found
+
+
+def _by_field(record: type[Record], columns: Iterable[Any]) -> Iterator[tuple[Field, Any, Any]]:
+    """Each field with the column of its values, and before it of an optional one where there is a value (else None)."""
+    own = iter(columns)
+    for field in record.__fields__:
+        held = next(own) if isinstance(field.type, OptionalType) else None
+        yield field, held, next(own)
+
+
+def _array(field: Field, held: Array | None, column: Array, interned: Interned) -> pa.Array:
+    array = pa.array(column) if column.dtype != np.int64 else interned.arrow(column, field.type.arrow)
+    if held is not None and not held.all():
+        array = array.take(pa.array(np.arange(len(column)), mask=~held))
+    return array
 
 
 def _narrow(values: Array) -> Array:
@@ -192,25 +216,14 @@ def _narrow(values: Array) -> Array:
 
 def _output(record: type[Record], columns: list[Array], interned: Interned) -> pa.Table:
     if record.__reads__:
-        fields = [
-            pa.array(c) if c.dtype != np.int64 else interned.arrow(c, f.type.arrow)
-            for f, c in zip(record.__fields__, columns[1:], strict=True)
-        ]
+        fields = [_array(*one, interned) for one in _by_field(record, columns[1:])]
         return pa.table(fields, names=[f.name for f in record.__fields__])
     schema = output_schema(record)
     place, *values = columns
-    rows = len(place)
     phases = np.where(place[:, 2] >= LATER, Phase.DATED_EVENT, Phase.LOG_EVENT).astype(np.int8)
     phases[place[:, 1] < 0] = Phase.TICK
     arrays = [
         pa.array(place[:, 0]), pa.array(phases), pa.array(np.maximum(place[:, 1], -1)), pa.array(place[:, 2] & LATER - 1),
     ]  # fmt: skip
-    columns_of = iter(values)
-    for field in record.__fields__:
-        held = next(columns_of) if isinstance(field.type, OptionalType) else None
-        column, kind = next(columns_of), field.type.arrow
-        array = pa.array(column) if column.dtype != np.int64 else interned.arrow(column, kind)
-        if held is not None and not held.all():
-            array = array.take(pa.array(np.arange(rows), mask=~held))
-        arrays.append(array)
+    arrays += [_array(*one, interned) for one in _by_field(record, values)]
     return pa.table(arrays, schema=schema)
