@@ -15,7 +15,7 @@ import timelapse as tl
 from tests.depth import deep
 from timelapse.kinds.base import ABSENT, StateOptions, StateSpec
 from timelapse.tables import merge, table
-from timelapse.tables.apply import NO_CHANGE, Change, apply, changes_table, empty
+from timelapse.tables.apply import NO_CHANGE, Change, apply, changes_table, empty, net
 from timelapse.tables.rowhash import row_hashes
 from timelapse.tables.table import effect_table, read_table, state_table, to_dict
 
@@ -113,6 +113,49 @@ def test_fold_of_changes(tmp_path_factory: pytest.TempPathFactory, seed: int, ro
         path = tmp_path_factory.mktemp("fold") / "state.arrow"
         merge.fold_to(LAST, start, changes, path)
         assert to_dict(LAST, read_table(path)) == state
+
+
+@settings(max_examples=deep(60))
+@given(seed=st.integers(0, 10**6), rows=st.sampled_from([1, 5, 1000]), clash=st.booleans())
+def test_what_changes_come_to_over_a_start(
+    tmp_path_factory: pytest.TempPathFactory, seed: int, rows: int, clash: bool
+) -> None:
+    """Of the start, which is a table and changes of it in files, only keys are looked at that change; also where different keys have one hash."""
+    rng, folder = random.Random(seed), tmp_path_factory.mktemp("net")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(merge, "RANGE_ROWS", rows)
+        if clash:
+            patch.setattr(table, "row_hashes", lambda *args: row_hashes(*args) >> 62 << 62)
+        state: dict[str, int] = {}
+        tables = []
+        for number in range(2 + rng.randrange(4)):
+            before: dict[str, Any] = {}
+            for _ in range(rng.randrange(30) if number < 2 else 1 + rng.randrange(4)):
+                key = f"k{rng.randrange(40)}"
+                before.setdefault(key, state.get(key, ABSENT))
+                if rng.random() < 0.3:
+                    state.pop(key, None)
+                else:
+                    state[key] = rng.randrange(3)
+            tables.append(changes_table(LAST, before, state, ABSENT)[0])
+        at = rng.randrange(len(tables))
+        first, levels, later = empty(LAST), tables[: at + 1], tables[at + 1 :] or [tables[-1]]
+        merge.fold_to(LAST, first, levels[:1], folder / "base.arrow")
+        start = [read_table(folder / "base.arrow"), *levels[1:]]
+        held: list[int] = []
+        together = merge.together(LAST, later)
+        expected, change = net(LAST, merge.fold(LAST, first, levels), together)
+
+        def counted(spec: StateSpec, own: pa.Table, effects: pa.Table) -> tuple[pa.Table, Change]:
+            held.append(own.num_rows)
+            return net(spec, own, effects)
+
+        patch.setattr(merge, "net", counted)
+        found, _ = merge.net_to(LAST, start, later, folder / "net.arrow")
+        assert found == change
+        assert read_table(folder / "net.arrow").to_pylist() == expected.to_pylist()
+        if not clash:
+            assert sum(held) <= together.num_rows
 
 
 def test_a_merge_that_is_stopped_leaves_no_file(tmp_path: Path) -> None:

@@ -13,6 +13,7 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.ipc
 
@@ -139,27 +140,51 @@ def net_to(
     *, lasting: bool = False,
 ) -> tuple[Change, Part]:  # fmt: skip
     """What const effects, one after the other, come to, into a file: for each key the last, where it leaves another thing than was
-    there. `start`: a state table, and const effects on it. Peak memory is that of one range of hashes."""
+    there. `start`: a state table, and const effects on it, of which only rows of keys that changed are read. Peak memory is that of one
+    range of hashes."""
     whole, known = NO_CHANGE, [t for t in start if t.num_rows]
-    bounds = cut_points([*known, *changes], budget=budget)
+    # Each table of the start has a row at most for each that changed.
+    bounds = cut_points(changes, budget=None if budget is None else budget // (1 + len(known)))
     path.parent.mkdir(exist_ok=True)
     with PartWriter(path, lasting=lasting) as file:
         schema = changes[0].schema
         with pa.PythonFile(file, "w") as sink, pyarrow.ipc.new_file(sink, schema) as writer:
             for at in range(len(bounds[0]) - 1):
-                parts = [_rows(t, own, at) for t, own in zip([*known, *changes], bounds, strict=True)]
-                state = start[0].slice(0, 0)
-                for number, part in enumerate(parts[: len(known)]):
-                    state = part if known[number] is start[0] else apply(spec, state, part)[0]
-                later = [part for part in parts[len(known) :] if part.num_rows]
+                parts = [_rows(t, own, at) for t, own in zip(changes, bounds, strict=True)]
+                later = [part for part in parts if part.num_rows]
+                if not later:
+                    continue
                 together = _last(spec, later)
                 if together is None:
                     together = _last_by_key(spec, later)
+                state, wanted = start[0].slice(0, 0), hashes_of(together)
+                wanted = wanted[np.append(True, wanted[1:] != wanted[:-1])]
+                for table in known:
+                    part = _with_hashes(table, wanted)
+                    state = part if table is start[0] else apply(spec, state, part)[0]
                 found, change = net(spec, state, together)
                 whole += change
                 if found.num_rows:
                     writer.write_table(found.replace_schema_metadata(schema.metadata))
     return whole, file.part()
+
+
+def _with_hashes(table: pa.Table, wanted: npt.NDArray[np.uint64]) -> pa.Table:
+    """A table's rows that have one of these hashes, which rise. Of a file no others are read."""
+    found = []
+    for batch in table.to_batches():
+        have = np.asarray(batch.column("h"))
+        if not len(have):
+            continue
+        own = wanted[np.searchsorted(wanted, have[0]) : np.searchsorted(wanted, have[-1], "right")]
+        if not len(own):
+            continue
+        first, last = np.searchsorted(have, own), np.searchsorted(have, own, "right")
+        count = last - first
+        rows = np.repeat(first - np.cumsum(count) + count, count) + np.arange(count.sum())
+        if len(rows):
+            found.append(batch.take(pa.array(rows)))
+    return pa.Table.from_batches(found, table.schema).combine_chunks()
 
 
 def _last_by_key(spec: StateSpec, changes: Sequence[pa.Table]) -> pa.Table:
