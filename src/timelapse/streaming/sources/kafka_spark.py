@@ -22,6 +22,7 @@ import pyarrow as pa
 from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import ReadLimit, ReadMaxRows
 
+from timelapse.decoding import decoded
 from timelapse.errors import Place, SourceError
 from timelapse.ingest.plan import Plan
 from timelapse.log.types import EventType
@@ -196,7 +197,7 @@ def _unpacked(stream: int, partition: str, data: bytes) -> Batch:
     fields = pa.table(table.columns[2:], schema=pa.schema(list(table.schema)[2:]))
     return Batch(
         stream, partition, np.asarray(table.column("ts")), fields, np.asarray(table.column("@offset")), int(kept[b"end"]),
-        msgspec.json.decode(kept[b"bad"], type=list[Bad]),
+        decoded(kept[b"bad"], list[Bad]),
     )  # fmt: skip
 
 
