@@ -84,7 +84,7 @@ def _value(rng: random.Random, kind: ValueType, keys: int, edges: bool) -> Any:
 
 
 MOST_SLICES = sys.maxsize
-"""What is replayed in one slice per event is not cut into more."""
+"""A replay with a slice for each event has at most so many slices."""
 
 
 def check_replay(

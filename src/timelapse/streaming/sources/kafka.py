@@ -81,6 +81,14 @@ class Kafka:
         )
 
 
+def settings_of(given: Kafka, **more: Any) -> dict[str, Any]:
+    """librdkafka's settings of a consumer that reads a topic, the user's last."""
+    return {
+        "bootstrap.servers": given.brokers, "group.id": given.group or f"timelapse-{given.topic}", "enable.auto.commit": False,
+        "auto.offset.reset": "error", "enable.partition.eof": True, **more, **QUIET, **given.config,
+    }  # fmt: skip
+
+
 class KafkaSource(LiveSource):
     """A Kafka topic as a source. `once`: up to the end that each partition has now."""
 
@@ -124,11 +132,7 @@ class KafkaSource(LiveSource):
         self._plan = line_plan(kind, layout, format_)
         if self._consumer is not None:
             return
-        settings = {
-            "bootstrap.servers": given.brokers, "group.id": given.group or f"timelapse-{given.topic}", "enable.auto.commit": False,
-            "auto.offset.reset": "error", "enable.partition.eof": True, **QUIET, **given.config,
-        }  # fmt: skip
-        self._consumer = Consumer(settings)
+        self._consumer = Consumer(settings_of(given))
 
     def start(
         self,

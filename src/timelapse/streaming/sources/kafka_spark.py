@@ -29,7 +29,13 @@ from timelapse.log.types import EventType
 from timelapse.store.scratch import scratch_folder
 from timelapse.streaming.place import LivePlace
 from timelapse.streaming.rows import Bad, Batch
-from timelapse.streaming.sources.kafka import END_OF_PARTITION, QUIET, Kafka, KafkaSource, batch_of_messages
+from timelapse.streaming.sources.kafka import (
+    END_OF_PARTITION,
+    Kafka,
+    KafkaSource,
+    batch_of_messages,
+    settings_of,
+)
 from timelapse.streaming.streams import Partition
 
 if TYPE_CHECKING:
@@ -238,10 +244,7 @@ class KafkaOnSpark(KafkaSource):
 
         assert self._plan is not None
         given, spark = self._given, session()
-        settings = {
-            "bootstrap.servers": given.brokers, "group.id": given.group or f"timelapse-{given.topic}", "enable.auto.commit": False,
-            "auto.offset.reset": "error", "enable.partition.eof": True, "queued.max.messages.kbytes": 16_384, **QUIET, **given.config,
-        }  # fmt: skip
+        settings = settings_of(given, **{"queued.max.messages.kbytes": 16_384})
         asked = _Asked(self._kind, self._plan, given.topic, settings, dict(self._handed), dict(self._until))
         name = f"timelapse-kafka-{uuid.uuid4().hex}"
         # In no option of the query, which Spark shows: settings may have passwords.
