@@ -118,6 +118,11 @@ def test_owners(monkeypatch: pytest.MonkeyPatch) -> None:
     done.wait()
 
 
+def test_names_of_mounts_are_read_as_they_are_written() -> None:
+    told = "tmpfs /dev/shm tmpfs rw 0 0\ntmpfs /mnt/große\\040Ablage\\134x tmpfs rw 0 0\n"
+    assert scratch._kinds_in(told) == {"/dev/shm": "tmpfs", "/mnt/große Ablage\\x": "tmpfs"}
+
+
 def test_large_ones_are_not_kept_in_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Where Python's temporary folder is memory, small ones go there and large ones to a disk."""
     here(tmp_path, monkeypatch)

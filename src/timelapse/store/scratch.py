@@ -9,6 +9,7 @@ from __future__ import annotations
 import atexit
 import hashlib
 import os
+import re
 import shutil
 import socket
 import tempfile
@@ -156,11 +157,19 @@ def in_memory(place: Path) -> bool:
 def _mounts() -> dict[str, str]:
     """The kinds of the file systems by where they are mounted."""
     try:
-        lines = Path("/proc/self/mounts").read_text(encoding="utf-8", errors="replace").splitlines()
+        text = Path("/proc/self/mounts").read_text(encoding="utf-8", errors="surrogateescape")
     except OSError:
         return {}
-    fields = [line.split() for line in lines]
-    return {f[1].encode().decode("unicode_escape"): f[2] for f in fields if len(f) > 2}
+    return _kinds_in(text)
+
+
+def _kinds_in(mounts: str) -> dict[str, str]:
+    """What /proc/self/mounts tells, where white space in a name is three octal digits behind a backslash (proc(5))."""
+    fields = [line.split(" ") for line in mounts.split("\n")]
+    names = {f[1]: f[2] for f in fields if len(f) > 2}
+    return {
+        re.sub(r"\\([0-7]{3})", lambda digits: chr(int(digits[1], 8)), n): kind for n, kind in names.items()
+    }
 
 
 def sweep() -> int:
