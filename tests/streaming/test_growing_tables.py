@@ -16,7 +16,7 @@ import timelapse as tl
 from tests.patience import LONG
 from tests.streaming.postgres_server import BINARIES, Server
 from tests.streaming.test_live import FAST, Hit, Plain, hits
-from timelapse.errors import SourceError, UsageError
+from timelapse.errors import IngestError, SourceError, UsageError
 from timelapse.ingest.source import Source
 from timelapse.log.types import event_types
 from timelapse.run import run_serial
@@ -233,6 +233,31 @@ def test_versions_of_a_delta_table(tmp_path: Path) -> None:
     found = [(e.ts, e.who, e.size) for e in run.journal().events(Hit)] if hasattr(run, "journal") else None
     if found is not None:
         assert sorted(found) == sorted((e.ts, e.who, e.size) for e in sent)
+
+
+def test_values_inside_structs_of_a_delta_table(tmp_path: Path) -> None:
+    """By path, as an ingest reads them; lists are not taken apart."""
+    from deltalake import write_deltalake
+
+    sent, folder = hits(60), tmp_path / "table"
+    for at in range(0, 60, 30):
+        part = sent[at : at + 30]
+        body = [{"who": e.who, "deep": {"size": e.size}, "ts": 0} for e in part]
+        table = pa.table({"ts": pa.array([e.ts for e in part], pa.timestamp("us", "UTC")), "body": body, "more": [[{"who": 1}]] * 30})  # fmt: skip
+        write_deltalake(str(folder), table, mode="append")
+    paths: dict[str, Any] = {"who": "body.who", "size": "body.deep.size"}
+    given = tl.DeltaTable(folder, tl.Source("", fields=paths))
+    with tl.live(Plain, {Hit: given}, tmp_path / "out", once=True, **FAST) as run:
+        assert run.wait(LONG)
+    assert run.digest == run_serial(Plain, sent).digest
+    wrong = tl.DeltaTable(folder, tl.Source("", fields={**paths, "size": "body.size"}))
+    with pytest.raises(IngestError, match=r"body\.size") as missing:
+        tl.live(Plain, {Hit: wrong}, tmp_path / "wrong", once=True)
+    assert missing.value.code == "TL413"
+    assert "body.deep.size" in str(missing.value.hint)
+    several = tl.DeltaTable(folder, tl.Source("", fields={**paths, "who": "more[].who"}))
+    with pytest.raises(UsageError, match="lists of objects are not taken apart"):
+        tl.live(Plain, {Hit: several}, tmp_path / "wrong", once=True)
 
 
 def test_a_delta_table_whose_rows_change(tmp_path: Path) -> None:

@@ -75,6 +75,21 @@ def test_it_goes_on_as_files_come_and_names_what_fails(tmp_path: Path, spark: Sp
             run.wait(LONG)
 
 
+def test_values_inside_structs(tmp_path: Path, spark: SparkSession) -> None:
+    from pyspark.sql.functions import struct
+
+    folder = tmp_path / "hits"
+    folder.mkdir()
+    put(folder / "0.jsonl", lines(hits(40)))
+    plain = stream(spark, folder)
+    frame = plain.select("ts", struct("who", struct("size").alias("in.side"), "size").alias("body"))
+    fields = {"who": "body.who", "size": "body.size"}
+    source = tl.Source(frame, fields=fields)
+    with tl.live(Plain, {Hit: source}, tmp_path / "out", once=True, ahead=None) as run:
+        assert run.wait(LONG)
+    assert run.digest == run_serial(Plain, hits(40)).digest
+
+
 def test_an_epoch_does_not_wait_for_rows_that_spark_keeps_back(tmp_path: Path, spark: SparkSession) -> None:
     """Spark gives no further micro-batch before the one that was taken is committed: an epoch waited out its whole time."""
     folder = tmp_path / "hits"

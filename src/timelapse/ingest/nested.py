@@ -57,6 +57,12 @@ def root_of(path: str) -> str:
     return path.split(".", maxsplit=1)[0].removesuffix(MANY)
 
 
+def owners(needed: Iterable[str], columns: Collection[str]) -> list[str]:
+    """The columns to read, of these ones, for columns and values inside them."""
+    found = (c if c in columns else root_of(c) for c in needed)
+    return list(dict.fromkeys(c for c in found if c in columns))
+
+
 def shown(columns: Collection[str], every: Iterable[str], used: Collection[str]) -> list[str]:
     """What people are told of a file: its columns, in place of those of which parts are used these parts. `every`: columns, and what is in them."""
     have = list(every)

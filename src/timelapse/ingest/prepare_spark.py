@@ -92,7 +92,7 @@ def _prepare_frame(kind: EventType, source: Source, floor: int | None, rows: int
     # a name with dots may mean a column of that name, or a field of a struct
     every = (*plan.needed, *(c for choice in plan.choices for c in choice), *source.order_by)
     types = {f.name: f.dataType for f in frame.schema.fields}
-    inside = _inner_columns(types)
+    inside = inner_columns(types)
     usable = [c for c in dict.fromkeys(every) if c in have or c in inside or _is_open(c, types)]
     if plan.applied is None:
         nested.check_paths(plan.every_needed, have)
@@ -126,7 +126,7 @@ def _quoted(name: str, have: Sequence[str]) -> str:
     return ".".join(f"`{part.replace('`', '``')}`" for part in parts)
 
 
-def _inner_columns(types: Mapping[str, DataType]) -> set[str]:
+def inner_columns(types: Mapping[str, DataType]) -> set[str]:
     """What stands inside these columns, by path, as in tables that are no DataFrame (ingest/nested.py)."""
     from pyspark.sql import types as T  # noqa: N812
 

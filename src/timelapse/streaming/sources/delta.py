@@ -21,6 +21,7 @@ import pyarrow.fs
 
 from timelapse.decoding import decoded
 from timelapse.errors import Place, SourceError
+from timelapse.ingest.nested import inner_columns, owners
 from timelapse.ingest.parse import parse_table
 from timelapse.ingest.plan import Plan
 from timelapse.ingest.source import Source
@@ -124,8 +125,9 @@ class DeltaSource(LiveSource):
         self._plan = self._planned(kind, table)
 
     def _planned(self, kind: EventType, table: Any) -> Plan:
-        have = tuple(pa.schema(table.schema().to_arrow()).names)
-        return table_plan(kind, self._given.layout, have, "table")
+        schema = pa.schema(table.schema().to_arrow())
+        columns = dict(zip(schema.names, schema.types, strict=True))
+        return table_plan(kind, self._given.layout, (*columns, *inner_columns(columns)), "table")
 
     def _wrong(self, what: str, hint: str) -> SourceError:
         return SourceError(what, place=Place(self._where), hint=hint, code="TL945")
@@ -191,9 +193,7 @@ class DeltaSource(LiveSource):
         return found
 
     def _batch(self, table: pa.Table, first: int) -> Batch:
-        parsed = parse_table(
-            self._plan, table.select([c for c in self._plan.needed if c in table.column_names]), 0
-        )
+        parsed = parse_table(self._plan, table.select(owners(self._plan.needed, table.column_names)), 0)
         offsets = np.asarray(parsed.rows, np.int64) + first
         self._position = first + table.num_rows - 1
         note = () if self._noted else (msgspec.json.encode(self._first).decode(),)

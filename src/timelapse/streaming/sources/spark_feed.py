@@ -21,7 +21,10 @@ import pyarrow.compute as pc
 
 from timelapse.errors import Place, SourceError, UsageError
 from timelapse.ingest.batches import Batch as Parsed
+from timelapse.ingest.nested import owners
 from timelapse.ingest.parse import parse_table
+from timelapse.ingest.plan import Plan
+from timelapse.ingest.prepare_spark import inner_columns
 from timelapse.ingest.source import Source
 from timelapse.log.types import EventType
 from timelapse.streaming.place import LivePlace, LocalPlace
@@ -83,7 +86,7 @@ class SparkFeed(LiveSource):
         self._out, self.trigger = place.root, trigger
 
     def check(self, kind: EventType) -> None:
-        table_plan(kind, self._layout, tuple(self._frame.columns), "DataFrame")
+        self._planned(kind)
 
     def start(
         self,
@@ -97,15 +100,14 @@ class SparkFeed(LiveSource):
         known = next((p for p in partitions if p.name == ONE), None)
         if known is not None and known.cursor:
             self._last, self._next = int(known.cursor), known.position + 1
-        have = self._frame.columns
-        plan = self._plan = table_plan(kind, self._layout, tuple(have), "DataFrame")
+        self._plan = self._planned(kind)
         checkpoint = self._out / CHECKPOINTS / f"{stream:04d}"
         if self._last >= 0 and not (checkpoint / "offsets").is_dir():
             raise SourceError(
                 "Spark's checkpoint is gone: batches would be counted from 0 again, and rows taken twice", place=Place(str(checkpoint)),
                 code="TL945", hint="restore it from a copy, or begin another run",
             )  # fmt: skip
-        columns = [c for c in plan.needed if c in have]
+        columns = owners(self._plan.needed, self._frame.columns)
         writer = (
             self._frame.select(*[f"`{c}`" for c in columns])
             .writeStream.foreachBatch(self._take)
@@ -117,6 +119,10 @@ class SparkFeed(LiveSource):
         else:
             writer = writer.trigger(processingTime=f"{max(1, round(1000 * self.trigger))} milliseconds")
         self._query = writer.start()
+
+    def _planned(self, kind: EventType) -> Plan:
+        types = {field.name: field.dataType for field in self._frame.schema.fields}
+        return table_plan(kind, self._layout, (*types, *sorted(inner_columns(types))), "DataFrame")
 
     # --- Spark's thread -------------------------------------------------------------------------------
 
