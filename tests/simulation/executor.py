@@ -44,6 +44,7 @@ class SimulatedExecutor:
 
     remote = False
     spreads = True
+    queues = True
     pinned = True
     threads = 1
     text = "simulated"

@@ -16,7 +16,7 @@ What slices change may be known from an earlier replay, of all of them or of tho
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -161,8 +161,7 @@ class Driver:
                     tasks = []
                     ready = schedule.ready()
                     alone = is_alone(loop.running, ready)
-                    for step in ready[: loop.free]:
-                        schedule.take(step)
+                    for step in self._taken(ready):
                         task = self._step_task(step, alone=alone)
                         running[task.id] = step
                         tasks.append(task)
@@ -188,6 +187,17 @@ class Driver:
             schedule.done(step, None if result.failure is None else self._span_of(result.failure.slice))
             if step.kind == "final":
                 self._finals[step.first] = result
+
+    def _taken(self, ready: Sequence[Step]) -> Iterator[Step]:
+        """Steps to begin now: a ready one for each free core, and those that come next in any case, which wait for a core."""
+        schedule, room = self._schedule, self._loop.room
+        for step in ready[: self._loop.free]:
+            schedule.take(step)
+            yield step
+        while room and (following := schedule.following()) is not None:
+            schedule.take(following)
+            yield following
+            room -= 1
 
     def _step_task(self, step: Step, *, alone: bool) -> Task:
         name = "final" if step.kind == "final" else self._plan.stages[step.stage].name

@@ -38,6 +38,10 @@ class Executor(Protocol):
         """Whether a task that hangs may run better elsewhere: tasks run in several processes."""
 
     @property
+    def queues(self) -> bool:
+        """Whether tasks may be submitted before a core is free for them: it begins them by itself then, in the order in which they came."""
+
+    @property
     def pinned(self) -> bool:
         """Whether all tasks run on it, also where threads of this process would be quicker."""
 
@@ -85,6 +89,7 @@ class OwnProcess:
 
     pinned = False
     spreads = False
+    queues = False
 
     def counted(self) -> dict[str, Any]:
         return {}

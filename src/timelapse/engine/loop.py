@@ -64,6 +64,8 @@ class Loop:
         self._open: dict[Work, _Open] = {}
         self._busy: set[int] = set()
         """Tasks on the executor, those included whose work is done."""
+        self._queued: list[Task] = []
+        """Those among them that wait for a core."""
         self._merges: set[int] = set()
         self._took: dict[str, list[float]] = {}
         """By pass the seconds that its tasks took for an event."""
@@ -90,19 +92,30 @@ class Loop:
         """So many more tasks could run now."""
         return max(0, self._executor.cores - len(self._busy))
 
+    @property
+    def room(self) -> int:
+        """So many more tasks may be submitted that begin when a core is free, without the time that it takes to hear of it and to submit them."""
+        return max(0, self._executor.cores - len(self._queued)) if self._executor.queues else 0
+
     def submit(self, tasks: Sequence[Task]) -> None:
-        """Start tasks on the executor."""
+        """Start tasks on the executor. Those for which no core is free wait there."""
         if not tasks:
             return
         now = self._clock.now()
         for task in tasks:
             self._open[Work.of(task)] = _Open(task, now, {task.id})
-            self._stages.begin(task)
         done = {task.id: result for task in tasks if (result := self._finished.result(task)) is not None}
         try:
+            free = self.free
             for task in tasks:
                 if task.id in done:
+                    self._stages.begin(task)
                     self._done(task, done[task.id], 0.0)
+                elif free:
+                    self._stages.begin(task)
+                    free -= 1
+                else:
+                    self._queued.append(task)
             self._start([task for task in tasks if task.id not in done])
         except KeyboardInterrupt:
             self._cancelled()
@@ -110,7 +123,18 @@ class Loop:
     def _start(self, tasks: Sequence[Task]) -> None:
         if tasks:
             self._busy |= {task.id for task in tasks}
-            self._executor.submit(tasks, self._done, self._stages.advance)
+            self._executor.submit(tasks, self._done, self._advance)
+
+    def _advance(self, task: Task, events: int) -> None:
+        self._begun(task)
+        self._stages.advance(task, events)
+
+    def _begun(self, task: Task) -> None:
+        """A task runs: if it is one that waited for a core, it does no more."""
+        if task in self._queued:
+            self._queued.remove(task)
+            self._open[Work.of(task)].began = self._clock.now()
+            self._stages.begin(task)
 
     def here(self, task: Task) -> None:
         """Run a merge beside the other tasks. Most run in this process: a Spark job takes longer."""
@@ -150,6 +174,10 @@ class Loop:
                 self.account.task(result.seconds, seconds)
                 return task, result
             self._busy.discard(task.id)
+            if not isinstance(result, BaseException):
+                self._begun(task)
+            while self._queued and len(self._busy) - len(self._queued) < self._executor.cores:
+                self._begun(self._queued[0])
             work = Work.of(task)
             found = self._open.get(work)
             if found is None or task.id not in found.attempts:
@@ -160,7 +188,7 @@ class Loop:
                     continue  # the other may do it
                 self._failed(result)
             del self._open[work]
-            self._ended(found.task, result, seconds)
+            self._ended(found.task, result, min(seconds, self._clock.now() - found.began))
             return found.task, result
 
     def _failed(self, error: BaseException) -> NoReturn:

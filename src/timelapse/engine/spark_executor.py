@@ -27,7 +27,7 @@ from timelapse.engine.executor import Done, Watch
 from timelapse.engine.job import Job, Task, TaskResult, task_bytes
 from timelapse.engine.spark_shipping import job_id, pack, unpack
 from timelapse.engine.tasks import Report, execute
-from timelapse.env.garbage import collected_rarely
+from timelapse.env.garbage import collected_rarely, leave_out_modules
 from timelapse.env.spark_failures import explained
 from timelapse.env.spark_session import workers_python
 from timelapse.errors import ReplayError
@@ -47,6 +47,7 @@ class SparkExecutor:
     remote = True
     pinned = True
     spreads = True
+    queues = True
 
     def __init__(self, spark: SparkSession) -> None:
         workers_python(spark)
@@ -308,6 +309,7 @@ def _runner(
             with collected_rarely():  # the search that may follow is nothing to wait for
                 result = task_bytes(execute(unpack(key, data), task, reporter(Path(folder) / f"{task.id}.n")))
                 _publish(Path(folder) / f"{task.id}.result", result)
+                leave_out_modules()
             yield result
 
     return run

@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import gc
+import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -18,6 +19,8 @@ import pyarrow as pa
 _RARELY, _SELDOM = (100_000, 500, 20), (2_000_000, 500, 20)
 _LOCK = threading.Lock()
 _inside = _inside_seldom = 0
+_modules = 0
+_MANY_MODULES = 50
 _little = False
 _reusing = 0
 _pool_before: pa.MemoryPool | None = None
@@ -100,6 +103,21 @@ def collected_rarely(*, seldom: bool = False) -> Iterator[None]:
         with _LOCK:
             _inside, _inside_seldom = _inside - 1, _inside_seldom - seldom
             _set_threshold()
+
+
+def leave_out_modules() -> None:
+    """Have searches pass over what is there now, where many modules were loaded since the last time; what is garbage already is
+    collected first.
+
+    Spark has each worker search after every task, before it takes the next: 0.07 s of processor time with the compiler's library in memory.
+    Modules stay for good. What else is there now is freed as usual, if it is in no cycle.
+    """
+    global _modules
+    if len(sys.modules) < _modules + _MANY_MODULES:
+        return
+    _modules = len(sys.modules)
+    gc.collect()
+    gc.freeze()
 
 
 def _set_threshold() -> None:

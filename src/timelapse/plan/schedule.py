@@ -147,6 +147,11 @@ class Schedule:
         # A chain finds what it needs at later slices by itself.
         return all(self._known[name] >= step.first for name in shape.needs)
 
+    def following(self) -> Step | None:
+        """The step that is taken next, whatever ends before: the most urgent of all that were not taken may run now."""
+        step = next(iter(self._waiting), None)
+        return step if step is not None and self._may_run(step) else None
+
     def take(self, step: Step) -> None:
         """Somebody runs it."""
         self._waiting.remove(step)
