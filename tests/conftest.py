@@ -5,7 +5,7 @@ from __future__ import annotations
 import gc
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,7 +15,7 @@ from hypothesis import HealthCheck, settings
 from tests import groups, ramdisk
 from tests.depth import DEPTH, FULL, deep
 from tests.marks import derived, takes_session
-from tests.times import Measure, Times
+from tests.times import Measure, Times, apart
 from timelapse.run import twice
 from timelapse.testing import oracle
 
@@ -59,6 +59,17 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_configure(config: pytest.Config) -> None:
     if config.getoption("--write-times"):
         config.pluginmanager.register(Measure(config), "timelapse-times")
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Generator[None, object, object]:
+    """All that is collected stays: a search for garbage in it finds none."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.enable()
+        gc.freeze()
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -115,17 +126,19 @@ def spark(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
     os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
     from timelapse.env.spark_session import session
 
-    found = session(
-        master="local[2]",
-        conf={
-            "spark.sql.session.timeZone": SESSION_TIME_ZONE,
-            "spark.sql.shuffle.partitions": "3",
-            "spark.default.parallelism": "2",
-            "spark.driver.memory": "2g",
-        },
-    )
+    with apart():
+        found = session(
+            master="local[2]",
+            conf={
+                "spark.sql.session.timeZone": SESSION_TIME_ZONE,
+                "spark.sql.shuffle.partitions": "3",
+                "spark.default.parallelism": "2",
+                "spark.driver.memory": "2g",
+            },
+        )
     yield found
-    found.stop()
+    with apart():
+        found.stop()
 
 
 @pytest.fixture(autouse=True)
@@ -140,8 +153,12 @@ def s3() -> Iterator[S3Server]:
     """A server of S3, which the environment names."""
     from tests.s3_server import s3_server
 
-    with s3_server() as server:
-        yield server
+    server = s3_server()
+    with apart():
+        found = server.__enter__()
+    yield found
+    with apart():
+        server.__exit__(None, None, None)
 
 
 @pytest.fixture

@@ -73,6 +73,11 @@ def _modules() -> list[tuple[str, Path]]:
 
 
 @cache
+def _tree(path: Path) -> ast.Module:
+    return ast.parse(path.read_text(encoding="utf-8"), str(path))
+
+
+@cache
 def _imports(module: str, path: Path) -> list[Import]:
     """All imports, those inside functions too, but not those that only type checkers see."""
 
@@ -85,10 +90,13 @@ def _imports(module: str, path: Path) -> list[Import]:
             assert node.level == 0, f"{path}:{node.lineno} imports relatively"
             assert node.module is not None
             yield Import(module, node.lineno, node.module, tuple(alias.name for alias in node.names))
-        for child in ast.iter_child_nodes(node):
-            yield from walk(child)
+        for within in ("body", "handlers", "cases", "orelse", "finalbody"):
+            found = getattr(node, within, None)
+            if isinstance(found, list):  # statements: a lambda's body is none
+                for child in found:
+                    yield from walk(child)
 
-    return list(walk(ast.parse(path.read_text(encoding="utf-8"), str(path))))
+    return list(walk(_tree(path)))
 
 
 def _level(module: str) -> int | None:
@@ -192,7 +200,7 @@ class _Classes:
             self._all |= known._all
             self._private |= known._private
         for module, path in modules:
-            for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            for node in ast.walk(_tree(path)):
                 if isinstance(node, ast.ClassDef):
                     self.found[module, node.name] = node
                 elif isinstance(node, ast.ImportFrom) and node.module is not None:
@@ -344,7 +352,7 @@ def test_questions_use_nothing_private(classes: _Classes) -> None:
     rooms = ("timelapse.trace", "timelapse.explanation")
     wrong = [
         found for module, path in _modules() if module.startswith(rooms)
-        for found in _private(module, ast.parse(path.read_text(encoding="utf-8")), classes, rooms)
+        for found in _private(module, _tree(path), classes, rooms)
     ]  # fmt: skip
     assert wrong == []
 

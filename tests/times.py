@@ -83,8 +83,26 @@ class Measure:
 
 @contextmanager
 def measured(into: list[float]) -> Iterator[None]:
-    before = sum(os.times()[:4])
+    before = _spent() - _APART[0]
     try:
         yield
     finally:
-        into.append(sum(os.times()[:4]) - before)
+        into.append(_spent() - _APART[0] - before)
+
+
+_APART = [0.0]
+"""Seconds that no test is to blame for."""
+
+
+@contextmanager
+def apart() -> Iterator[None]:
+    """What is done once for all tests counts for none: it would make slow whichever is the first or the last."""
+    before = _spent()
+    try:
+        yield
+    finally:
+        _APART[0] += _spent() - before
+
+
+def _spent() -> float:
+    return sum(os.times()[:4])

@@ -24,7 +24,6 @@ import pyarrow.orc as orc
 import pyarrow.parquet as pq
 import pytest
 from deltalake import write_deltalake
-from pyiceberg.catalog.sql import SqlCatalog
 
 import timelapse as tl
 from tests.depth import deep
@@ -274,6 +273,8 @@ def _iceberg(rng: random.Random, folder: Path, files: Sequence[File]) -> Iceberg
     where = {
         "name": "dirt", "type": "sql", "uri": f"sqlite:///{folder}/catalog.db", "warehouse": f"file://{folder}/wh",
     }  # fmt: skip
+    from pyiceberg.catalog.sql import SqlCatalog  # takes seconds: not for those who only collect the tests
+
     catalog = SqlCatalog(**where)
     catalog.create_namespace("a")
     table = catalog.create_table("a.did", schema=pa.schema(list(_ARROW.items())))

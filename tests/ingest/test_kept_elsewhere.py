@@ -12,7 +12,6 @@ import psycopg
 import pyarrow as pa
 import pytest
 from deltalake import DeltaTable, write_deltalake
-from pyiceberg.catalog.sql import SqlCatalog
 
 import timelapse as tl
 from tests.cli.run_cli import cli
@@ -145,6 +144,8 @@ def test_a_log_follows_an_iceberg_table(tmp_path: Path, spark: SparkSession) -> 
         "uri": f"sqlite:///{tmp_path}/catalog.db",
         "warehouse": f"file://{tmp_path}/warehouse",
     }
+    from pyiceberg.catalog.sql import SqlCatalog  # takes seconds: not for those who only collect the tests
+
     catalog = SqlCatalog("test", **stored)
     properties = {"name": "test", **stored}
     catalog.create_namespace("shop")

@@ -17,6 +17,7 @@ from tests.simulation.machine import Faults, Killed, Machine, SimulatedClock, Si
 from timelapse.engine.world import World
 from timelapse.errors import TimelapseError
 from timelapse.model.fingerprint import fingerprint
+from timelapse.model.identity import identity_of
 from timelapse.model.program import Program
 from timelapse.run.files import check_files
 from timelapse.run.interrupted import Interrupted
@@ -65,6 +66,7 @@ def faults_of(rng: random.Random) -> Faults:
 def quicker(cases: Sequence[Case]) -> Iterator[None]:
     """What is the same for every driver of a case, and has nothing to do with what can fail, is found once."""
     known = {id(case.program): fingerprint(case.program) for case in cases}
+    classes = {type(case.program): identity_of(type(case.program)) for case in cases}
 
     def sources(program: type[Program], source: str | None, folder: Path) -> None:
         (folder / "program").mkdir()
@@ -73,6 +75,7 @@ def quicker(cases: Sequence[Case]) -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         for module in ("interrupted", "describe"):
             patch.setattr(f"timelapse.run.{module}.fingerprint", lambda program: known[id(program)])
+        patch.setattr("timelapse.kernels.lowered.identity_of", classes.__getitem__)
         patch.setattr("timelapse.run.start.keep_sources", sources)
         patch.setattr("timelapse.cache.rerun._leaves_lock", lambda *_: False)
         yield

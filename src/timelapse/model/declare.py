@@ -24,7 +24,7 @@ from timelapse.model.events import Event, Record
 from timelapse.model.pending import pending_states
 from timelapse.model.program import RUNTIME_NAMES, HandlerSpec, Listens, ParamSpec, Program, ProgramSpec
 from timelapse.model.resource import Resource
-from timelapse.model.source import all_nodes, function_source, statements
+from timelapse.model.source import all_nodes, function_source, statements, tree_of
 from timelapse.model.types import TupleType, parse_value
 
 _RESERVED = {*RUNTIME_NAMES, *(n for n in dir(Program) if not n.startswith("__"))}
@@ -443,10 +443,10 @@ def _place(function: types.FunctionType, what: str) -> Place:
 
 @roomy
 @lru_cache(maxsize=8)
-def _classes(text: str) -> tuple[ast.ClassDef, ...]:
+def _classes(file: str, text: str) -> tuple[ast.ClassDef, ...]:
     """The class statements of a file. Kept, because every declaration in it asks for them."""
     try:
-        return tuple(n for n in statements(ast.parse(text)) if isinstance(n, ast.ClassDef))
+        return tuple(n for n in statements(tree_of(file, text)) if isinstance(n, ast.ClassDef))
     except SyntaxError:
         return ()
 
@@ -460,7 +460,7 @@ def _class_node(cls: type) -> ast.ClassDef | None:
         if isinstance(value, types.FunctionType):
             file = value.__code__.co_filename
             break
-    classes = _classes("".join(linecache.getlines(file)) if file else "")
+    classes = _classes(file, "".join(linecache.getlines(file))) if file else ()
     lines = {v.__code__.co_firstlineno for v in cls.__dict__.values() if isinstance(v, types.FunctionType)}
     for node in (n for n in classes if n.name == cls.__name__):
         if all(node.lineno <= line <= (node.end_lineno or line) for line in lines):

@@ -363,7 +363,8 @@ def _names(code: types.CodeType) -> list[str]:
 _OF_OBJECTS = ("LOAD_ATTR", "LOAD_METHOD", "LOAD_SUPER_ATTR", "STORE_ATTR", "DELETE_ATTR")
 
 
-def _not_attributes(code: types.CodeType) -> list[str]:
+@lru_cache(maxsize=4096)
+def _not_attributes(code: types.CodeType) -> tuple[str, ...]:
     """The names that code uses otherwise than as attributes, which are no globals: the file's `n` is not the `n` of `self.n`."""
     used = {
         step.argval
@@ -371,7 +372,7 @@ def _not_attributes(code: types.CodeType) -> list[str]:
         for step in dis.get_instructions(one)
         if step.opcode in dis.hasname and step.opname not in _OF_OBJECTS
     }
-    return [name for name in _names(code) if name in used]
+    return tuple(name for name in _names(code) if name in used)
 
 
 def _text(value: Any) -> str:

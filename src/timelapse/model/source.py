@@ -29,13 +29,31 @@ class FunctionSource:
 
 
 @roomy
+@lru_cache(maxsize=8)
+def tree_of(file: str, text: str) -> ast.Module:
+    """A file's tree, which nobody may change. Kept, because every declaration in it is looked up there."""
+    return ast.parse(text, file)
+
+
+@dataclass(frozen=True)
+class _Module:
+    """A file's tree and all code objects that compiling it gives."""
+
+    tree: ast.Module
+    codes: dict[tuple[str, int], types.CodeType]
+    """By qualified name and first line."""
+    lambdas: dict[int, list[types.CodeType]]
+    """By line."""
+    functions: dict[tuple[str, int], FunctionNode]
+    """By name and first line, which a decorator may be on."""
+
+
+@roomy
 @lru_cache(maxsize=64)
-def _module(
-    file: str, text: str
-) -> tuple[ast.Module, dict[tuple[str, int], types.CodeType], dict[int, list[types.CodeType]]] | str:
-    """A file's tree, all code objects that compiling it gives, by (qualified name, first line), and its lambdas by line."""
+def _module(file: str, text: str) -> _Module | str:
+    """What a file holds, or why it does not parse."""
     try:
-        tree = ast.parse(text, file)
+        tree = tree_of(file, text)
         code = compile(text, file, "exec", dont_inherit=True)
     except (SyntaxError, ValueError) as error:
         return str(error)
@@ -49,7 +67,13 @@ def _module(
                 if const.co_name == _LAMBDA:
                     lambdas.setdefault(const.co_firstlineno, []).append(const)
                 todo.append(const)
-    return tree, found, lambdas
+    functions: dict[tuple[str, int], FunctionNode] = {}
+    for node in statements(tree):
+        if isinstance(node, FunctionNode):
+            functions.setdefault(
+                (node.name, min([node.lineno, *(d.lineno for d in node.decorator_list)])), node
+            )
+    return _Module(tree, found, lambdas, functions)
 
 
 def all_nodes(root: ast.AST) -> Iterator[ast.AST]:
@@ -110,20 +134,16 @@ def _find(code: types.CodeType, file: str, text: str) -> FunctionSource:
     parsed = _module(file, text)
     if isinstance(parsed, str):
         return FunctionSource(file, line, None, f"its file does not parse: {parsed}")
-    tree, codes, lambdas = parsed
     if code.co_name == _LAMBDA:
-        return _find_lambda(code, file, tree, lambdas.get(line, []))
-    compiled = codes.get((code.co_qualname, line))
+        return _find_lambda(code, file, parsed.tree, parsed.lambdas.get(line, []))
+    compiled = parsed.codes.get((code.co_qualname, line))
     if compiled is None:  # the body of a cell or of exec: compiled without an enclosing scope
-        compiled = next((c for (_, n), c in codes.items() if n == line and c.co_name == code.co_name), None)
+        there = parsed.codes.items()
+        compiled = next((c for (_, n), c in there if n == line and c.co_name == code.co_name), None)
     if compiled is None or not _same(code, compiled):
         return FunctionSource(file, line, None, "its source differs from the code that runs")
-    for node in statements(tree):
-        if isinstance(node, FunctionNode) and node.name == code.co_name:
-            first = min([node.lineno, *(d.lineno for d in node.decorator_list)])
-            if first == line:
-                return FunctionSource(file, line, node)
-    return FunctionSource(file, line, None, "its definition was not found")
+    node = parsed.functions.get((code.co_name, line))
+    return FunctionSource(file, line, node, None if node else "its definition was not found")
 
 
 def _find_lambda(
