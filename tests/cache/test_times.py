@@ -143,7 +143,7 @@ def kept(_kept: dict[tuple[int, int], Path], tmp_path_factory: pytest.TempPathFa
 def test_an_edited_rule_starts_from_what_is_kept(tmp_path: Path) -> None:
     """States with all that windows, timers and dated writes need at the cuts, then what the last rule reads of them."""
     with written(tmp_path / "p", program=PROGRAM) as module:
-        log = log_of(module, tmp_path / "log")
+        log = log_of(module, tmp_path / "log", 120)
         assert output_part(analyse(module.Talk)).reason == ""
         runs = [checked(module.Talk, log, {"limit": limit}) for limit in (3, 2, 1, 4)]
         assert [what(run) for run in runs] == ["", "states", ALL, ALL]
@@ -181,20 +181,20 @@ def test_what_an_edit_leaves(name: str, tmp_path: Path, kept: Kept) -> None:
     """An edit of what states, or what is kept of them, depend on finds nothing; any other finds it. Equal to the serial loop."""
     old, new = {**KEYS, **SAME}[name]
     assert PROGRAM.count(old) == 1
-    log = kept(250, 4, tmp_path)
+    log = kept(90, 3, tmp_path)
     with written(tmp_path / "q", program=PROGRAM.replace(old, new)) as module:
-        assert what(checked(module.Talk, tl.Log.open(log), {})) == ("states" if name in SAME else "")
+        assert what(checked(module.Talk, tl.Log.open(log), {}, 3)) == ("states" if name in SAME else "")
 
 
 def test_how_far_the_clock_goes_on(tmp_path: Path) -> None:
     """What happens after the last event belongs to the states: another `until` finds nothing."""
     with written(tmp_path / "p", program=PROGRAM) as module:
-        log = log_of(module, tmp_path / "log")
+        log = log_of(module, tmp_path / "log", 90)
         end = log.reader.ts_before(log.reader.seq_after(log.count))
         assert end is not None
-        found = [checked(module.Talk, log, {}, until=end + more) for more in (5, 5, 9, 9, 9)]
+        found = [checked(module.Talk, log, {}, 2, until=end + more) for more in (5, 5, 9, 9, 9)]
         assert [what(run) for run in found] == ["", "states", "", "states", ALL]
-        assert what(checked(module.Talk, log, {})) == ""
+        assert what(checked(module.Talk, log, {}, 2)) == ""
 
 
 FILES = ("~pending.arrow", "~writes.arrow", "net-sent.arrow", "present-last_text.arrow")
@@ -256,8 +256,8 @@ def test_outputs_at_other_times_start_from_the_states(name: str, tmp_path: Path)
     why, text = NOT_HOISTED[name]
     with written(tmp_path / "p", program=HEAD + CORE + text) as module:
         assert why in output_part(analyse(module.Talk)).reason
-        log = log_of(module, tmp_path / "log")
-        found = [what(checked(module.Talk, log, {"limit": limit})) for limit in (3, 2, 1)]
+        log = log_of(module, tmp_path / "log", 90)
+        found = [what(checked(module.Talk, log, {"limit": limit}, 2)) for limit in (3, 2, 1)]
         assert found == ["", "states", "states"]
 
 
@@ -282,7 +282,7 @@ def test_a_sweep_equals_separate_replays(
 """
     text = PROGRAM if kernel == "python" else HEAD + plain
     with written(tmp_path / "p", program=text) as module:
-        log = log_of(module, tmp_path / "log")
+        log = log_of(module, tmp_path / "log", 120)
         found = tl.sweep(module.Talk, log, {"limit": [1, 2, 3, 4, 5]}, spark=False)
         assert [p.source for p in found.points] == ["replay", *["last rules"] * 4]
         for point in found.points:

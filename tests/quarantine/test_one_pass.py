@@ -235,7 +235,7 @@ def test_replays_take_out_the_same(
 ) -> None:
     monkeypatch.setenv(SWITCH, kernel)
     taken = 0
-    for seed in range(deep(2)):
+    for seed in range(deep(2, 1)):
         events = log_of(random.Random(1000 + seed), 36)
         log = tl.Log.from_events(tmp_path / f"log-{seed}", events, [Move, Unheard])
         plain, gone = one_by_one(program, events)
@@ -275,15 +275,15 @@ def counting(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     return done
 
 
-def rare(program: type[tl.Program], bad: Callable[[int], int]) -> list[tl.Event]:
-    return [Move(who=i % 7, amount=bad(i))._at(i * 2, i) for i in range(3_000)]
+def rare(bad: Callable[[int], int], count: int = 3_000) -> list[tl.Event]:
+    return [Move(who=i % 7, amount=bad(i))._at(i * 2, i) for i in range(count)]
 
 
 @pytest.mark.parametrize("program", [Windows, AtOnce])
 def test_what_fails_at_once_costs_no_further_replay(
     program: type[tl.Program], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    events = rare(program, lambda i: 0 if i % 100 == 57 else 1)
+    events = rare(lambda i: 0 if i % 100 == 57 else 1)
     done = counting(monkeypatch)
     run = tl.replay(program, events, slices=1, spark=False, quarantine=True)
     assert run.quarantined_count >= 30
@@ -294,11 +294,11 @@ def test_what_fails_at_once_costs_no_further_replay(
 
 
 def test_what_fails_later_goes_back_a_little(monkeypatch: pytest.MonkeyPatch) -> None:
-    events = rare(Calls, lambda i: 2 if i % 100 == 57 else 1)
+    events = rare(lambda i: 2 if i % 100 == 57 else 1, count := deep(3_000, 1_800))
     done = counting(monkeypatch)
     run = run_serial(Calls, events, quarantine=True)
     assert run.quarantined_count > 5
-    assert done[0] < 2 * 3_000
+    assert done[0] < 2 * count
     assert one_by_one(Calls, events)[1] == run.left_out
 
 

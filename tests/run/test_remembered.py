@@ -33,7 +33,7 @@ from timelapse.run import Run, remembered, replay, run_serial, start
 from timelapse.run.files import check_files
 from timelapse.run.untouched import untouched
 
-EVENTS, KEYS = 160, 5
+EVENTS, KEYS = deep(160, 90), 5
 
 
 @pytest.fixture(autouse=True)
