@@ -14,12 +14,13 @@ import os
 import statistics
 import subprocess
 import sys
-import tempfile
 import time
 from contextlib import suppress
 from pathlib import Path
 
 import psutil
+
+from timelapse.store.scratch import temporary_folder
 
 _BARE = """
 from timelapse.env.spark_session import session
@@ -40,7 +41,7 @@ def main() -> None:
     options.add_argument("--program", default="examples/antispam.py:Antispam")
     options.add_argument("--source", help="the folder `src` of another version")
     given = options.parse_args()
-    with tempfile.TemporaryDirectory(prefix="timelapse-cold-") as folder:
+    with temporary_folder("cold", large=True) as folder:
         log = f"{folder}/log"
         timelapse = [sys.executable, "-m", "timelapse"]
         subprocess.run(

@@ -12,7 +12,6 @@ import os
 import statistics
 import subprocess
 import sys
-import tempfile
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
@@ -26,6 +25,7 @@ from benchmarks.tasks_seen import tasks_seen
 from timelapse.progress import Silent
 from timelapse.run.request import Settings
 from timelapse.run.start import replay_as
+from timelapse.store.scratch import temporary_folder
 
 
 def crowd_of(log: Path, program: type[tl.Program], params: Mapping[str, Any], rounds: int) -> float:
@@ -37,7 +37,7 @@ def crowd_of(log: Path, program: type[tl.Program], params: Mapping[str, Any], ro
     if len(cores) < 2:
         raise RuntimeError("two tasks at once need two cores")
     with ExitStack() as stack:
-        caches = stack.enter_context(tempfile.TemporaryDirectory(prefix="timelapse-crowding-"))
+        caches = stack.enter_context(temporary_folder("crowding", large=True))
         env = {**os.environ, "PYTHONPATH": python_path(), "NUMBA_CACHE_DIR": f"{caches}/numba", "TIMELAPSE_CACHE": f"{caches}/cache"}  # fmt: skip
         children = []
         for core in cores:  # one after the other: the second finds what the first has compiled

@@ -9,7 +9,6 @@ from __future__ import annotations
 import argparse
 import os
 import statistics
-import tempfile
 import time
 from pathlib import Path
 
@@ -17,6 +16,7 @@ import numpy as np
 import pyarrow as pa
 
 import timelapse as tl
+from timelapse.store.scratch import temporary_folder
 
 SHARES = (0, 10_000, 100)
 """One event in so many fails; 0: none."""
@@ -146,8 +146,8 @@ def main() -> None:
     named = ["no bad event" if n == 0 else f"1 in {n:,}" for n in SHARES]
     print("| program | without quarantine, s | " + " | ".join(named) + " |")
     print("|---|---:|---:|---:|---:|")
-    with tempfile.TemporaryDirectory(prefix="timelapse-failing-") as folder:
-        log = log_of(Path(folder), given.events)
+    with temporary_folder("failing", large=True) as folder:
+        log = log_of(folder, given.events)
         for cls in (Failing, FailingWindows, FailingTimers, FailingLate, FailingCalls):
             if given.only and cls.__name__ not in given.only:
                 continue

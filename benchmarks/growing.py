@@ -6,7 +6,6 @@ import json
 import os
 import subprocess
 import sys
-import tempfile
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -25,6 +24,7 @@ from benchmarks.stream_data import Stream
 from benchmarks.suites import Settings
 from timelapse.env.machine import MEMORY
 from timelapse.run.slices import task_memory
+from timelapse.store.scratch import temporary_folder
 
 NAME = "growing"
 """What `--only` calls it."""
@@ -162,9 +162,9 @@ def measure(few: Made, made: Made, budget: str, env: Mapping[str, str] | None = 
     path = os.pathsep.join(p for p in (str(root / "src"), str(root), os.environ.get("PYTHONPATH", "")) if p)
     settings = {"PYTHONPATH": path, "TIMELAPSE_KERNEL": "native", **({MEMORY: budget} if budget else {})}
     usual = {k: v for k, v in os.environ.items() if k != MEMORY}
-    with tempfile.TemporaryDirectory(prefix="timelapse-growing-") as out:
+    with temporary_folder("growing", large=True) as out:
         done = subprocess.run(
-            [sys.executable, held.__file__, f"{__file__}:{Growing.__name__}", str(few.log), str(made.log), out],
+            [sys.executable, held.__file__, f"{__file__}:{Growing.__name__}", str(few.log), str(made.log), str(out)],
             capture_output=True, text=True, check=False, timeout=seconds_left(), env={**usual, **settings, **(env or {})},
         )  # fmt: skip
     if done.returncode:

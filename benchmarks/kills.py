@@ -18,7 +18,6 @@ import resource
 import shutil
 import signal
 import sys
-import tempfile
 import time
 import traceback
 from collections import Counter
@@ -40,6 +39,7 @@ import timelapse.run.start
 from benchmarks.kills_program import Lately, Tally, Trade
 from timelapse.errors import TimelapseError
 from timelapse.run.files import check_files
+from timelapse.store.scratch import temporary_folder
 
 PROGRAMS: tuple[type[tl.Program], ...] = (Tally, Lately)
 MOST = 6
@@ -278,8 +278,8 @@ def main() -> int:
     given = parser.parse_args()
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     totals, bad = Counter[str](), 0
-    with tempfile.TemporaryDirectory(prefix="timelapse-kills-") as folder:
-        local = Local(Path(folder), given.events)
+    with temporary_folder("kills", large=True) as folder:
+        local = Local(folder, given.events)
         cluster = None
         if given.engine == "cluster":
             from benchmarks.kills_cluster import Cluster

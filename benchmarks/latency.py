@@ -11,15 +11,14 @@ import os
 import shutil
 import subprocess
 import sys
-import tempfile
 import time
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 from benchmarks.process import python_path
 from benchmarks.report import NONE, Plot, Report, Series, Table
 from benchmarks.suites import Settings
+from timelapse.store.scratch import process_folder
 
 TRIGGERS = ("10ms", "50ms", "200ms", "500ms", "2s", "10s")
 RATES = (2_000, 20_000, 100_000, 200_000)
@@ -118,7 +117,7 @@ def _run(command: Sequence[str], seconds: float) -> dict[str, Any]:
 
 
 def _side(name: str, rate: int, seconds: float, trigger: str) -> dict[str, Any]:
-    folder = Path(tempfile.mkdtemp(prefix="live-side-"))
+    folder = process_folder("live-side", large=True)
     try:
         command = [
             "benchmarks.live_side",

@@ -27,7 +27,6 @@ import os
 import shutil
 import statistics
 import sys
-import tempfile
 import threading
 import time
 from pathlib import Path
@@ -42,6 +41,7 @@ from benchmarks.live_reads import Readers
 from tests.programs.catalogue import CATALOGUE
 from tests.programs.data import Columns, Mix, make, skewed, some
 from timelapse.log.types import event_types
+from timelapse.store.scratch import process_folder
 
 
 def tables_of(columns: Columns, classes: dict[str, type[tl.Event]]) -> dict[str, pa.Table]:
@@ -309,7 +309,7 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=3)
     args = parser.parse_args()
     os.environ["TIMELAPSE_KERNEL"] = args.kernel
-    folder = Path(tempfile.mkdtemp(prefix="live-bench-"))
+    folder = process_folder("live-bench", large=True)
     try:
         print(json.dumps(measure(args, folder)))
     finally:

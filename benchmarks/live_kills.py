@@ -16,11 +16,10 @@ import shutil
 import signal
 import subprocess
 import sys
-import tempfile
 import time
-from pathlib import Path
 
 from timelapse.run import run_serial
+from timelapse.store.scratch import process_folder
 from timelapse.streaming.reading import Reading
 
 CHILD = """
@@ -64,7 +63,7 @@ def main() -> None:
     )
     args = parser.parse_args()
     rng = random.Random(args.seed)
-    folder = Path(tempfile.mkdtemp(prefix="live-kills-"))
+    folder = process_folder("live-kills", large=True)
     (folder / "web").mkdir()
     out, ts, files, kills, lost = folder / "out", 1_000_000, 0, 0, 0
     app = (folder / "app.jsonl").open("a")

@@ -15,12 +15,12 @@ import os
 import resource
 import subprocess
 import sys
-import tempfile
 import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import timelapse as tl
+from timelapse.store.scratch import temporary_folder
 
 WINDOW = int(os.environ.get("LONG_WINDOW", "30")) * tl.DAY
 
@@ -139,8 +139,8 @@ def main() -> None:
         _measure(*given.one)
         return
     environment = {**os.environ, "TIMELAPSE_KERNEL": "python", "LONG_WINDOW": str(given.window)}
-    with tempfile.TemporaryDirectory() as folder:
-        log = str(Path(folder) / "log")
+    with temporary_folder("long-windows", large=True) as folder:
+        log = str(folder / "log")
         tl.Log.from_events(log, _events(given.events, given.days, given.users), [Message])
         print("| window | outputs | CPU seconds | peak MB |\n|---|---|---|---|")
         for kind in given.kinds.split(","):

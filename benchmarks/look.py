@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-import tempfile
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -21,6 +20,7 @@ from benchmarks.report import Report, Table
 from benchmarks.suites import Settings
 from timelapse.moments import time_text
 from timelapse.run import Run
+from timelapse.store.scratch import temporary_folder
 
 
 @dataclass(frozen=True)
@@ -49,8 +49,8 @@ def looking(settings: Settings) -> Report:
     made = settings.made(Dataset(settings.events, text=True))
     title = f"Looking into a run, {settings.events:,} events"
     report = Report("look", title, settings.shown(), [], [])
-    with tempfile.TemporaryDirectory(prefix="timelapse-look-") as folder:
-        path = Path(folder, "run")
+    with temporary_folder("look", large=True) as folder:
+        path = folder / "run"
         program = f"{Path(workloads.__file__).resolve()}:TextAntispam"
         settings.say("replaying ...")
         replayed, replayed_cpu = _command(
@@ -120,8 +120,8 @@ def _others(settings: Settings) -> tuple[list[tuple[str, ...]], float]:
     rows: list[tuple[str, ...]] = []
     slowest = 0.0
     for name, state in OTHERS:
-        with tempfile.TemporaryDirectory(prefix="timelapse-look-") as folder:
-            path, program = Path(folder, "run"), f"{Path(workloads.__file__).resolve()}:{name}"
+        with temporary_folder("look", large=True) as folder:
+            path, program = folder / "run", f"{Path(workloads.__file__).resolve()}:{name}"
             settings.say(f"replaying {name} ...")
             replayed, replayed_cpu = _command(
                 ("replay", program, str(made.log), "--out", str(path), "--local", "--no-cache"), (0,)

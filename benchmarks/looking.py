@@ -15,7 +15,6 @@ import gc
 import os
 import subprocess
 import sys
-import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -35,6 +34,7 @@ from timelapse.kinds.mean import SUM, Mean
 from timelapse.model.program import spec_of
 from timelapse.moments import time_text
 from timelapse.run import Run
+from timelapse.store.scratch import temporary_folder
 
 _ROOT = Path(__file__).resolve().parents[1]
 KINDS = ("why", "why-not", "state --key", "state --key --at")
@@ -271,8 +271,8 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=1, help="commands: the median of so many")
     given = parser.parse_args()
     print(f"| program | {' | '.join(KINDS)} |\n|---|{'---|' * len(KINDS)}")
-    with tempfile.TemporaryDirectory(prefix="timelapse-look-") as temporary:
-        for one in catalogue(given.events, given.folder or Path(temporary), given.rounds, tuple(given.only)):
+    with temporary_folder("look", large=True) as temporary:
+        for one in catalogue(given.events, given.folder or temporary, given.rounds, tuple(given.only)):
             name = f"`{one.name}`{'' if one.compiled else ' (as Python)'}"
             print(f"| {name} | {' | '.join(one.shown())} |", flush=True)
 

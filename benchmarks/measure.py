@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import statistics
-import tempfile
 import time
 import uuid
 from collections.abc import Callable, Hashable, Mapping, Sequence
@@ -19,6 +18,7 @@ import numpy as np
 from benchmarks.candidates import INSTALL, Candidate
 from benchmarks.data import Made
 from benchmarks.process import I64, Failed, Once, OutOfTime, Process, Watching
+from timelapse.store.scratch import temporary_folder
 from timelapse.synth import Network
 
 OK, DIFFERENT, MISSING, FAILED, SKIPPED = "ok", "DIFFERENT", "not installed", "failed", "not run"
@@ -106,7 +106,7 @@ class Pool:
         self._stack = ExitStack()
 
     def __enter__(self) -> Self:
-        made = tempfile.TemporaryDirectory(prefix="timelapse-bench-")
+        made = temporary_folder("bench", large=True)
         self._folder = Path(self._stack.enter_context(made))
         return self
 

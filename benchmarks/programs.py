@@ -15,7 +15,6 @@ import os
 import platform
 import re
 import sys
-import tempfile
 import time
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
@@ -30,6 +29,7 @@ from benchmarks.reading import files_of, rows_in
 from tests.programs.catalogue import CATALOGUE, FEATURES, SIZES, Entry
 from tests.programs.data import make
 from timelapse.run.explain import explain
+from timelapse.store.scratch import temporary_folder
 
 PAGE = Path(__file__).resolve().parents[1] / "docs" / "programs.md"
 _MARK = re.compile(r"^\| \[`(\w+)`\]\([^)|]*\) \| ([^|]*) \| ([^|]*) \| ([^|]*) \|$", re.M)
@@ -192,11 +192,11 @@ def main() -> None:
     note = "Measured" + before.partition("\n\nMeasured")[2].rstrip() if "\n\nMeasured" in before else ""
     if not given.keep_figures:
         load = []
-        with tempfile.TemporaryDirectory() as folder:
+        with temporary_folder("programs", large=True) as folder:
             for entry in CATALOGUE:
                 if given.only and entry.name not in given.only:
                     continue
-                figures[entry.name] = measure(entry, given.events, given.rounds, Path(folder))
+                figures[entry.name] = measure(entry, given.events, given.rounds, folder)
                 load.append(os.getloadavg()[0])
                 print(entry.name, *figures[entry.name], f"load {load[-1]:.1f}", file=sys.stderr, flush=True)
         note = _note(given.events, given.rounds, load)

@@ -8,7 +8,6 @@ import shutil
 import statistics
 import subprocess
 import sys
-import tempfile
 import time
 from dataclasses import replace
 from pathlib import Path
@@ -24,6 +23,7 @@ from benchmarks.workloads import IntAntispam
 from timelapse.analysis import analyse
 from timelapse.log import Log
 from timelapse.plan import make_plan
+from timelapse.store.scratch import temporary_folder
 
 PYTHON_EVENTS = 1_000_000
 """Events at most where handlers stay Python."""
@@ -219,11 +219,11 @@ def compile_times(settings: Settings) -> Report:
     found: list[Measured] = []
     rows: list[tuple[str, ...]] = []
     report = Report("compile", "Compile times", settings.shown(), found, [])
-    with tempfile.TemporaryDirectory(prefix="timelapse-bench-") as folder:
-        source = Path(folder) / "hundred.py"
+    with temporary_folder("bench", large=True) as folder:
+        source = folder / "hundred.py"
         source.write_text(hundred(), encoding="utf-8")
         options = {"spark": False, "kernel": "native"}
-        usual = Path(folder) / "usual"
+        usual = folder / "usual"
         settings.say("what all passes call: in a new process")
         shared, shared_cpu = _compile_usual(usual)
         again, again_cpu = _compile_usual(usual)
@@ -237,16 +237,15 @@ def compile_times(settings: Settings) -> Report:
         for case, chosen in cases.items():
             candidate = Candidate(case, case, "replay_spark.py", chosen)
             caches = {
-                name: str(Path(folder) / f"{len(rows)}-{name}")
-                for name in ("NUMBA_CACHE_DIR", "TIMELAPSE_CACHE")
+                name: str(folder / f"{len(rows)}-{name}") for name in ("NUMBA_CACHE_DIR", "TIMELAPSE_CACHE")
             }
             if case != everything:
                 shutil.copytree(usual, caches["TIMELAPSE_CACHE"])
             one = Measured(case, case, made.dataset.events)
             found.append(one)
             try:
-                cold = _first_and_next(candidate, made, Path(folder), caches, settings)
-                later = _first_and_next(candidate, made, Path(folder), caches, settings)
+                cold = _first_and_next(candidate, made, folder, caches, settings)
+                later = _first_and_next(candidate, made, folder, caches, settings)
             except OutOfTime:
                 raise
             except Failed as failure:

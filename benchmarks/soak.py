@@ -18,7 +18,6 @@ import json
 import shutil
 import statistics
 import sys
-import tempfile
 import threading
 import time
 from collections import deque
@@ -30,6 +29,7 @@ import psutil
 import pyarrow as pa
 
 import timelapse as tl
+from timelapse.store.scratch import process_folder
 
 _PAUSE = 0.02
 _MOST = 1.5
@@ -210,7 +210,7 @@ def main() -> None:
     parser.add_argument("--checkpoint", default="10s")
     parser.add_argument("--json", action="store_true")
     args = parser.parse_args()
-    folder = Path(tempfile.mkdtemp(prefix="timelapse-soak-"))
+    folder = process_folder("soak", large=True)
     try:
         found = measure(args, folder)
     finally:

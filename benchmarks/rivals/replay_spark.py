@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -34,6 +33,7 @@ from benchmarks.workloads import (
 from timelapse.progress.notebook import default_progress
 from timelapse.run.request import Settings
 from timelapse.run.start import replay_as
+from timelapse.store.scratch import temporary_folder
 
 _FLAGS: dict[Any, tuple[type[tl.Record], str]] = {
     IntAntispam: (Spam, "message"), PythonAntispam: (Spam, "message"), TextAntispam: (Spam, "message"), Ewma: (Deviation, "reading"),
@@ -138,8 +138,8 @@ class Replay:
     def _several(self, ratio: float) -> Any:
         """Two versions and their differences, or many settings of the last rule; nothing is kept from before."""
         before = os.environ.get("TIMELAPSE_STATES")
-        with tempfile.TemporaryDirectory(prefix="timelapse-bench-states-") as folder:
-            os.environ["TIMELAPSE_STATES"] = folder
+        with temporary_folder("bench-states", large=True) as folder:
+            os.environ["TIMELAPSE_STATES"] = str(folder)
             try:
                 ratios = [ratio + n / 10 for n in range(self._settings)]
                 found = tl.sweep(self._program, tl.Log.open(self._log), {"ratio": ratios}, spark=self._spark)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
+from typing import Any, cast
 
 import pytest
 
@@ -14,9 +15,11 @@ from tests.programs.data import make
 from timelapse.analysis import analyse
 from timelapse.kernels import choose
 from timelapse.run import foresight
+from timelapse.run.conflicts import plan_of
 from timelapse.run.explain import explain, scale
 from timelapse.run.planning import Planner
 from timelapse.run.request import Request, Settings
+from timelapse.run.slices import default_slices
 from timelapse.run.source import open_source
 
 EVENTS = 1200
@@ -83,3 +86,61 @@ def test_explain_scale_and_the_replays_plan_agree(entry: Entry, tmp_path: Path) 
     ):
         assert int(seen.replace(",", "")) < int(least.replace(",", ""))
         assert int(seen.replace(",", "")) <= EVENTS
+
+
+class Grown:
+    """A reader of a small log that says it has more events, as a planner asks it."""
+
+    def __init__(self, reader: Any, count: int) -> None:
+        self._reader, self.count = reader, count
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._reader, name)
+
+
+@pytest.mark.parametrize("there", [True, False], ids=["compiled before", "never compiled"])
+@pytest.mark.parametrize("entry", some(CATALOGUE, first=0), ids=lambda e: e.name)
+def test_more_cores_are_never_foretold_to_be_slower(
+    entry: Entry, there: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With a task for each of many cores, each has too few events for machine code: then fewer of them are planned."""
+    monkeypatch.setattr(choose, "COLD_EVENTS", 2_000_000)
+    monkeypatch.setattr(choose, "WARM_EVENTS", 200_000)
+    monkeypatch.setattr(foresight, "WARM_EVENTS", 200_000)
+    monkeypatch.setattr("timelapse.kernels.native.build.is_compiled", lambda unit: there)
+    program = entry.program()
+    log, analysis = _log(entry, program, tmp_path), analyse(program)
+    shares = {t.name: t.count / EVENTS for t in log.info().types}
+    for events in (700_000, 8_000_000):
+        counts = {name: round(share * events) for name, share in shares.items()}
+        known: dict[str, Any] = {}
+        more = 0.0
+        for cores in (64, 16, 4, 2, 1):
+            plan = plan_of(
+                program, analysis, cast("Any", Grown(log.reader, events)), counts, cores=cores, threads=cores, known=known
+            )  # fmt: skip
+            seconds = plan.ratio() * plan.law.serial_seconds
+            assert seconds >= more * 0.9999, (events, cores)
+            more = seconds
+
+
+def test_fewer_slices_are_planned_where_more_would_be_python(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """IpSpam over 8 million events on 64 cores: slices of 125,000 events would be too small to load machine code for."""
+    monkeypatch.setattr(choose, "WARM_EVENTS", 200_000)
+    monkeypatch.setattr(choose, "COLD_EVENTS", 2_000_000)
+    monkeypatch.setattr(foresight, "WARM_EVENTS", 200_000)
+    monkeypatch.setattr("timelapse.kernels.native.build.is_compiled", lambda unit: True)
+    (entry,) = (e for e in CATALOGUE if e.name == "IpSpam")
+    program = entry.program()
+    log = _log(entry, program, tmp_path)
+    counts = {t.name: round(t.count / EVENTS * 8_000_000) for t in log.info().types}
+    plan = plan_of(
+        program, analyse(program), cast("Any", Grown(log.reader, 8_000_000)), counts, cores=64, threads=64, known={}
+    )  # fmt: skip
+    assert plan.mode == "staged"
+    assert plan.unlocked
+    assert 1 < plan.slices() <= 8_000_000 // 200_000
+    assert default_slices(1, 64, plan) == plan.slices()
+    assert "40 slices at most" in plan.reason

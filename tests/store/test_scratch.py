@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 import time
@@ -51,6 +52,8 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     monkeypatch.delenv("TIMELAPSE_SCRATCH", raising=False)
     monkeypatch.setattr(scratch, "_swept", set())
+    monkeypatch.setattr(scratch, "_SHARED", tmp_path)
+    monkeypatch.setattr(scratch, "_DISK", tmp_path)
 
 
 def test_a_killed_process_leaves_folders_and_the_next_start_removes_them(
@@ -225,3 +228,54 @@ def test_the_doctor_says_where_large_ones_go(tmp_path: Path, monkeypatch: pytest
     found = {c.name: c for c in run(tmp_path, spark=False)}
     assert f"({tmp_path}, in memory)" in found["disk for small temporary files"].value
     assert f"({tmp_path.parent / 'not' / 'yet'})" in found["disk for large temporary files"].value
+
+
+BENCHMARK = """
+import time
+from timelapse.store.scratch import temporary_folder
+with temporary_folder("bench", large=True) as folder:
+    print(folder, flush=True)
+    time.sleep(60)
+"""
+
+
+@pytest.mark.process
+@pytest.mark.parametrize("command", ["runs", "log"])
+def test_every_command_begins_by_removing_what_killed_processes_left(
+    command: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also where temporary files were kept elsewhere at that time, as in memory."""
+    from timelapse.cli.main import run
+
+    shared, now = tmp_path / "shared", tmp_path / "now"
+    shared.mkdir()
+    now.mkdir()
+    root = Path(__file__).parents[2]
+    env = {**os.environ, "TIMELAPSE_SCRATCH": str(shared), "PYTHONPATH": f"{root / 'src'}:{root}"}
+    with subprocess.Popen(
+        [sys.executable, "-c", BENCHMARK], env=env, text=True, stdout=subprocess.PIPE
+    ) as child:
+        assert child.stdout is not None
+        left = Path(child.stdout.readline().strip())
+        child.kill()
+        child.wait()
+    assert left.parent == shared
+    here(now, monkeypatch)
+    monkeypatch.setattr(scratch, "_SHARED", shared)
+    monkeypatch.chdir(now)
+    assert run([command, "--help"]) == 0
+    assert left.is_dir()
+    run([command] if command == "runs" else [command, "nowhere"])
+    assert not left.exists()
+
+
+def test_temporary_folders_say_whose_they_are() -> None:
+    """None is made in a way that leaves a folder of a killed process there for ever."""
+    root = Path(__file__).parents[2]
+    named = re.compile(r"\b(TemporaryDirectory|mkdtemp)\(")
+    places = [*(root / "src").rglob("*.py"), *(root / "benchmarks").rglob("*.py")]
+    found = {p.relative_to(root).as_posix() for p in places if named.search(p.read_text(encoding="utf-8"))}
+    assert found == {
+        "src/timelapse/env/java.py",  # in the cache, renamed into its place
+        "src/timelapse/env/machine.py",  # the cache itself, where there is no home
+    }

@@ -20,6 +20,7 @@ from timelapse.cli.console import ANSWERING, INTERRUPTED, TROUBLE, UNREAD, conso
 from timelapse.cli.interrupt import interrupted, watching_interrupts
 from timelapse.errors import Cancelled, TimelapseError, UsageError
 from timelapse.store.failures import no_space
+from timelapse.store.scratch import sweep
 
 APP_HELP = """Replay a log of events through a stateful Python program: exactly, and fast.
 
@@ -129,6 +130,7 @@ def _with_places(command: Callable[..., Any]) -> Callable[..., Any]:
 
     @wraps(command)
     def placed(*args: Any, **options: Any) -> Any:
+        sweep()  # what killed commands left
         return command(*args, **{name: read(name, value) for name, value in options.items()})
 
     return placed

@@ -25,6 +25,7 @@ from typing import Any
 from timelapse.env.java import Java
 from timelapse.env.machine import cache_dir, own_folder
 from timelapse.store.parts import sync, write_part
+from timelapse.store.scratch import temporary_folder
 
 DRIVER, EXECUTOR = "spark.driver.defaultJavaOptions", "spark.executor.defaultJavaOptions"
 """Settings of Spark that come before what a user sets: so theirs are added, and count where both say the same."""
@@ -225,7 +226,7 @@ def train(options: str) -> None:
     from timelapse.env.spark_session import session
 
     spark: Any = session(master="local[2]", conf={DRIVER: options})
-    with tempfile.TemporaryDirectory(prefix="timelapse-classes-") as folder:
+    with temporary_folder("classes") as folder:
         columns = ["id", "id % 7 AS kind", "cast(id AS string) AS name", "id / 2.0 AS half"]
         rows = spark.range(0, 1000, 1, 2).selectExpr(*columns)
         for form in ("parquet", "csv", "json"):

@@ -67,8 +67,10 @@ def make_plan(
     compiled: IsCompiled | None = None,
     threads: int = 1,
     measured: Measured | None = None,
+    guessed: bool = True,
     reach: float = 1.0,
     machines: int = 1,
+    most: int | None = None,
 ) -> Plan:
     """Decide how a program is replayed.
 
@@ -77,8 +79,9 @@ def make_plan(
     `max_strategy` is the slowest strategy that is allowed. `compiled` tells which passes will run compiled (default:
     none); `threads` is how many cores a run slice after slice can use, to read and decode ahead.
 
-    `measured`: what a sample of the log says of the chain in it, which is then guessed and repaired instead. `reach`: the
-    share of the log's time that windows look back. `machines`: on how many machines the cores are.
+    `measured`: what a sample of the log says of the chain in it, which is then guessed and repaired instead (`guessed`). `reach`: the
+    share of the log's time that windows look back. `machines`: on how many machines the cores are. `most`: into so many slices
+    at most, where the number is not given.
 
     Raises PlanError for a strategy that does not exist or is not exact, and naming state, line and rewrite where a
     stage is slower than `max_strategy`.
@@ -91,7 +94,7 @@ def make_plan(
         force = "by key"
     else:
         choices = _forced(choices, force, analysis, maker)
-    if measured is not None:
+    if measured is not None and guessed:
         choices = [_measured(choice, measured) for choice in choices]
     if max_strategy is not None:
         check_allowed(choices, parse_strategy(max_strategy))
@@ -107,7 +110,7 @@ def make_plan(
         [(g[1] is Strategy.CHAIN, w) for g, w in zip(groups, works, strict=True)], final, counts, compiled,
         _more(groups, works, counts, measured),
     )  # fmt: skip
-    parts = max(cores, FEWEST_PARTS)
+    parts = max(min(cores, most or cores), FEWEST_PARTS)
     stages = tuple(
         Stage(index, level, strategy, members, work, cost, parts if strategy is Strategy.BY_KEY else 1)
         for index, ((level, strategy, members), work, cost) in enumerate(
@@ -132,6 +135,7 @@ def make_plan(
         not_whole=whole.reason if isinstance(whole, NotByKey) else "",
         reach=reach,
         machines=machines,
+        most=most,
     )
     mode, reason = _mode(plan, slices, force, compiled)
     plan = replace(plan, mode=mode, reason=reason)
@@ -159,7 +163,7 @@ def _more(
     return {
         work.name: max(0.0, measured.seconds * events - cost_of(work, counts, compiled=False).seconds)
         for (_, strategy, _), work in zip(groups, works, strict=True)
-        if strategy is Strategy.ITERATE
+        if strategy in (Strategy.ITERATE, Strategy.CHAIN)
     }
 
 

@@ -27,6 +27,7 @@ from timelapse.plan.schedule import Arrangement, Shape, Times, arrange
 from timelapse.plan.strategy import Choice, Strategy
 
 Mode = Literal["staged", "chain", "by key"]
+_POWERS = tuple(1 << n for n in range(17))
 
 
 @dataclass(frozen=True)
@@ -93,6 +94,8 @@ class Plan:
     """The share of the log's time that its windows look back at most, where it is known."""
     machines: int = 1
     """On how many machines the cores are; 1 where nobody can tell."""
+    most: int | None = None
+    """Into so many slices at most: with more of them passes that are compiled would have too few events each for that."""
 
     @property
     def last(self) -> PassProgram:
@@ -170,8 +173,12 @@ class Plan:
     def slices(self, cores: int | None = None) -> int:
         """The number of slices that is foretold to be fastest: each has its price, so it may be fewer than there are cores."""
         cores = cores or self.cores
-        fewer = [cores // n for n in (8, 4, 2) if cores // n > 1]
-        return min((*fewer, cores, cores + 1, 2 * cores), key=lambda n: (self.arrange(n, cores).seconds, n))
+        # What is tried for some cores is tried for more cores too, so that these are not slower.
+        fewer = [n + more for n in _POWERS if 1 < n < cores for more in (0, 1)]
+        tried = {*fewer, cores, cores + 1, 2 * cores}
+        if self.most is not None:
+            tried = {min(n, self.most) for n in tried}
+        return min(sorted(tried), key=lambda n: (self.arrange(n, cores).seconds, n))
 
     def phases(self) -> dict[str, float]:
         """Foretold core-seconds by phase of all passes, over the whole log."""

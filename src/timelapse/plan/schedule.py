@@ -12,6 +12,7 @@ of the slice behind them; the leading slices begin with this one.
 
 from __future__ import annotations
 
+import functools
 import heapq
 import itertools
 from collections.abc import Callable, Iterator, Sequence
@@ -296,8 +297,9 @@ _FIRST = (1.0, 1.1, 1.2, 1.3, 1.4, 1.5, 1.75, 2.0, 2.5, 3.0, 4.0)
 """Sizes of the first slice that are tried, relative to the others."""
 
 
+@functools.lru_cache(maxsize=1024)
 def arrange(
-    shapes: Sequence[Shape],
+    shapes: tuple[Shape, ...],
     times: Times,
     slices: int,
     cores: int,
@@ -334,10 +336,13 @@ def arrange(
 def foretell_many(shapes: Sequence[Shape], times: Times, slices: int, cores: int) -> float:
     """The same for many even slices, by the cost law with its constants."""
     rounds = -(-slices // cores)
-    scan = sum(t for t, shape in zip(times.stages, shapes, strict=True) if not shape.chain)
-    chain = sum(t * shape.share(cores) for t, shape in zip(times.stages, shapes, strict=True) if shape.chain)
+    stages = list(zip(times.stages, shapes, strict=True))
+    scan = sum(t * (shape.guess if shape.chain else 1.0) for t, shape in stages)
+    chain = sum(
+        t * (shape.repair if shape.guess else shape.share(cores)) for t, shape in stages if shape.chain
+    )
     ahead = -(-(slices - 1) // cores) / slices
-    tasks = rounds * (1 + sum(not shape.chain for shape in shapes))
+    tasks = rounds * (1 + sum(not shape.chain or shape.guess > 0 for shape in shapes))
     crowd = times.crowd if cores > 1 else 1.0
     merges = (
         times.merge * (slices - 1) / 2 / max(1, sum(len(shape.states) for shape in shapes)) / merging(cores)

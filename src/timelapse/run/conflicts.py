@@ -23,7 +23,7 @@ from timelapse.plan import make_plan
 from timelapse.plan.cost import IsCompiled, Measured
 from timelapse.plan.plan import Plan
 from timelapse.plan.strategy import Strategy
-from timelapse.run.foresight import compiled_facts
+from timelapse.run.foresight import compiled_facts, fewer_tasks
 from timelapse.tables.table import state_table
 
 LEAST_EVENTS = 50_000
@@ -44,13 +44,15 @@ def measured(
     chains = [stage for stage in plan.stages if stage.strategy is Strategy.CHAIN]
     times = [use for use in spec_of(program).times if use.what != "derive"]
     compiled = any(plan.costs[i].compiled for i in (-1, *(stage.index for stage in chains)))
-    if len(chains) != 1 or times or compiled or plan.cores < 2 or reader.count < LEAST_EVENTS:
+    if len(chains) != 1 or times or compiled or reader.count < LEAST_EVENTS:
         return None
     (stage,) = chains
     # A pass that needs the states of others would have to be given them.
     if stage.work.exact != frozenset(stage.states):
         return None
     if stage.name not in known:
+        if plan.cores < 2:
+            return None
         known[stage.name] = _sample(program, stage.work, reader)
     return known[stage.name]
 
@@ -70,24 +72,35 @@ def plan_of(
     """The plan of a replay, with iterate in it where that is foretold to be faster than a chain."""
 
     reach = reach_of(program, reader)
-    in_one, in_slices = (
-        compiled_facts(program, reader.count, slices, cores, sliced=sliced) for sliced in (False, True)
-    )
 
-    def planned(found: Measured | None, compiled: IsCompiled | None) -> Plan:
-        return make_plan(
-            analysis, counts=counts, cores=cores, slices=slices, force=force, threads=threads, measured=found,
-            compiled=compiled, reach=reach, machines=machines,
-        )  # fmt: skip
+    def make(found: Measured | None, guessed: bool = True) -> Plan:
+        """With a task for each core, or with fewer, of which each has enough events for machine code."""
+        fewer = [] if slices is not None else fewer_tasks(program, reader.count, cores)
+        plan = min((make_with(found, guessed, most) for most in (None, *fewer)), key=_seconds)
+        if plan.most is None or plan.mode != "staged":
+            return plan
+        why = f"{plan.most} slices at most: in more of them passes have too few events each to run compiled"
+        return replace(plan, reason=f"{plan.reason}; {why}")
 
-    def make(found: Measured | None) -> Plan:
-        plan = planned(found, in_one)
+    def make_with(found: Measured | None, guessed: bool, most: int | None) -> Plan:
+        in_one, in_slices = (
+            compiled_facts(program, reader.count, slices or most, cores, sliced=sliced)
+            for sliced in (False, True)
+        )
+
+        def planned(compiled: IsCompiled | None) -> Plan:
+            return make_plan(
+                analysis, counts=counts, cores=cores, slices=slices, force=force, threads=threads, measured=found, guessed=guessed,
+                compiled=compiled, reach=reach, machines=machines, most=most,
+            )  # fmt: skip
+
+        plan = planned(in_one)
         if plan.mode != "staged" or in_one is None or in_slices is None:
             return plan
         if in_one(plan.final, True) == in_slices(plan.final, True):
             return plan
         # In slices the final pass is Python too: what they take is compared with one compiled pass in seconds.
-        apart = planned(found, in_slices)
+        apart = planned(in_slices)
         whole = plan.ratio("chain", slices) * plan.law.serial_seconds
         if force is None and slices is None and whole < apart.ratio("staged") * apart.law.serial_seconds:
             return replace(
@@ -101,8 +114,13 @@ def plan_of(
     found = None if force is not None else measured(program, plan, reader, known)
     if found is None:
         return plan
-    other = make(found)
-    return other if other.mode == "staged" else plan
+    # What the sample says of the handlers' work holds for both.
+    plan, other = make(found, guessed=False), make(found)
+    return other if other.mode == "staged" and _seconds(other) < _seconds(plan) else plan
+
+
+def _seconds(plan: Plan) -> float:
+    return plan.ratio() * plan.law.serial_seconds
 
 
 def _sample(program: Program, work: PassProgram, reader: EventReader) -> Measured | None:

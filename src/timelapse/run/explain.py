@@ -117,10 +117,10 @@ def explain(
 
     found = explain_analysis(
         bound, analyse(bound), log, slices=slices, cores=cores, force=force,
-        kernels=Compiler(bound, reader.count, slices, cores), plan=plan,
+        kernels=Compiler(bound, reader.count, slices or plan.most, cores), plan=plan,
         foretold={n: relative(n) for n in sorted({*LAW_CORES, cores})},
     )  # fmt: skip
-    each = share_of(reader.count, slices or cores, cores)
+    each = share_of(reader.count, slices or plan.most or cores, cores)
     passes = [(s.work, each, False) for s in plan.stages] if plan.mode == "staged" else []
     found = dataclasses.replace(
         found, to_compile=len(uncompiled(bound, [*passes, (plan.last, reader.count, True)])[0])

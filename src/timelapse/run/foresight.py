@@ -17,6 +17,7 @@ from timelapse.kernels.choose import (
     TOO_FEW,
     WARM_EVENTS,
     Choice,
+    cold_events,
     foresee,
     is_repeated,
     share_of,
@@ -41,6 +42,15 @@ def compiled_facts(
         return foresee(program, work, each if sliced or not final else events, final=final).compiled
 
     return compiled
+
+
+def fewer_tasks(program: Program, events: int, cores: int) -> list[int]:
+    """With how many tasks at a time passes over slices may run compiled that would be Python with one for each core: these have too few
+    events each to wait for the compiler, or to load what it made."""
+    if os.environ.get(SWITCH, "auto") != "auto":
+        return []
+    found = {events // WARM_EVENTS, events // cold_events(program)}
+    return sorted((n for n in found if 1 < n < cores), reverse=True)
 
 
 @contextmanager

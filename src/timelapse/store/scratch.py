@@ -14,7 +14,8 @@ import shutil
 import socket
 import tempfile
 import uuid
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from functools import cache
 from pathlib import Path
 
@@ -25,6 +26,7 @@ SCRATCH = "TIMELAPSE_SCRATCH"
 _PREFIX = "timelapse-"
 _MEMORY = ("tmpfs", "ramfs")
 _DISK = Path("/var/tmp")  # noqa: S108  # folders with names of their own, private to the user, are made in it
+_SHARED = Path("/dev/shm")  # noqa: S108  # only looked through for what dead processes of this user left
 _swept: set[tuple[int, Path]] = set()
 
 
@@ -121,6 +123,16 @@ def process_folder(what: str, *, large: bool = False) -> Path:
     return folder
 
 
+@contextmanager
+def temporary_folder(what: str, *, large: bool = False) -> Iterator[Path]:
+    """The same; it is removed when the block ends, or when a command starts after this process was killed."""
+    folder = scratch_folder(what, large=large)
+    try:
+        yield folder
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
 def _remove(folder: Path, pid: int) -> None:
     if os.getpid() == pid:  # not by a child that was forked
         shutil.rmtree(folder, ignore_errors=True)
@@ -173,9 +185,12 @@ def _kinds_in(mounts: str) -> dict[str, str]:
 
 
 def sweep() -> int:
-    """Remove the temporary folders of dead processes, once for each process. Returns how many there were."""
+    """Remove the temporary folders of dead processes, once for each process. Returns how many there were.
+
+    Every command begins with it. Where temporary files are kept is a setting, so all usual places are looked through.
+    """
     gone = 0
-    for root in {scratch_root(), scratch_root(large=True)}:
+    for root in {scratch_root(), scratch_root(large=True), _DISK, _SHARED}:
         if (os.getpid(), root) in _swept:
             continue
         _swept.add((os.getpid(), root))
