@@ -19,8 +19,8 @@ from timelapse.engine.driver import Driver
 from timelapse.engine.known import Known
 from timelapse.store.disk import LocalDisk
 
-SEEDS = int(os.environ.get("TIMELAPSE_SEEDS", deep(1000)))
-"""How many seeds are played: a thousand in a deep run. `python -m tests.simulation` plays others."""
+SEEDS = int(os.environ.get("TIMELAPSE_SEEDS", deep(3000, 1000)))
+"""How many seeds are played: a thousand, three thousand in a deep run. `python -m tests.simulation` plays others."""
 CASES = 16
 
 
