@@ -143,6 +143,8 @@ class PassProgram:
     """Whether those too of which only what stems from them fails: then it runs as the serial loop, over the whole log as one slice."""
     keeps: bool = False
     """Whether somebody reads states, while it runs, as they were at some moment before."""
+    finds_late: bool = False
+    """Whether it may list the events of which a call fails long after them, undo that call, and go on."""
 
 
 @dataclass(frozen=True)

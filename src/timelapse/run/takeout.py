@@ -78,22 +78,28 @@ def taken_out(
 
 
 class GoesBack:
-    """Finds them compiled (kernels/native/rewinding.py)."""
+    """Finds them compiled: many at a time (kernels/native/together.py), or one after the other (kernels/native/rewinding.py).
 
-    def __init__(self, program: Program, work: PassProgram, unit: Unit) -> None:
+    `apart`: why not many at a time; empty where that is possible. `alone`: why not one after the other.
+    """
+
+    def __init__(self, program: Program, work: PassProgram, unit: Unit, apart: str, alone: str) -> None:
         self._program, self._work, self._unit = program, work, unit
+        self.apart, self.alone = apart, alone
 
     @classmethod
     def of(cls, program: Program, analysis: Analysis) -> GoesBack | str:
         """Or why this cannot be done for a program."""
         from timelapse.kernels.native.rewinding import cannot_rewind
+        from timelapse.kernels.native.together import cannot_find_together
 
-        work = replace(final_pass(analysis), takes_out=True, keeps=True)
+        work = replace(final_pass(analysis), takes_out=True, keeps=True, finds_late=True)
         try:
             unit = lowered_pass(program, work, final=True)
         except refused() as refusal:
             return str(refusal)
-        return cannot_rewind(unit) or cls(program, work, unit)
+        apart, alone = cannot_find_together(unit), cannot_rewind(unit)
+        return alone if apart and alone else cls(program, work, unit, apart, alone)
 
     @property
     def is_ready(self) -> bool:
@@ -108,42 +114,84 @@ class GoesBack:
     ) -> list[Quarantined] | None:
         """As the function; None where only the way as Python can tell, or is quicker. Waits for the compiler."""
         from timelapse.kernels.native.build import NotCompiled
+
+        progress.stage(_STAGE, reader.count)
+        listening, started = Listening(progress), time.perf_counter()
+        try:
+            found, is_all = self._together(reader, until, listening)
+            if not is_all:
+                rest = reader_without(reader, (row[2] for row in found))
+                found += self._one_by_one(reader, rest, most - len(found), until, listening)
+        except (NotCompiled, _NotFound):
+            return None
+        finally:
+            progress.finish(_STAGE, time.perf_counter() - started)
+        found.sort(key=lambda row: row[2])
+        rest = reader_without(reader, (row[2] for row in found))
+        # Where the log begins or ends at another time, ticks do, and calls may not come.
+        moved = not left_as_it_is(reader, rest, [reader.seq_after(reader.count)])
+        return None if moved or len(found) > most else found
+
+    def _together(
+        self, reader: EventReader, until: int | None, listening: Listening
+    ) -> tuple[list[Quarantined], bool]:
+        """Those that were found many at a time, and whether these are all."""
+        from timelapse.kernels.native.together import NotTogether, Together
+
+        if self.apart:
+            return [], False
+        done = 0
+
+        def told(steps: int, taken: int) -> None:
+            nonlocal done
+            done = min(reader.count, done + steps)
+            listening.told(done, reader.count, taken)
+
+        try:
+            source = self._source(reader, reader, until)
+            together = Together(self._program, self._work, self._unit, source, reader.count)
+            return together.find(told, otherwise=not self.alone)
+        except NotTogether:
+            return [], False
+
+    def _one_by_one(
+        self, whole: EventReader, reader: EventReader, most: int, until: int | None, listening: Listening
+    ) -> list[Quarantined]:
+        """Those in a log from which some of the whole one have been taken out already."""
         from timelapse.kernels.native.rewinding import CannotRewind, RewindingKernel
 
-        end = reader.seq_after(reader.count)
-        last = reader.ts_before(end)
-        try:
-            kernel = RewindingKernel(self._program, self._work, self._unit, reader.count, most)
-        except NotCompiled:
-            return None
-        columns = self._work.columns
-        classes = {
-            cls.__name__: cls
-            for cls in heard(spec_of(self._program), reader.types)
-            if cls.__name__ in columns
-        }
-        source = Source(
-            reader, 0, end, classes, columns, begin=reader.ts_first, is_last=True,
-            end=last if until is None or last is None else max(last, until),
-        )  # fmt: skip
-        progress.stage(_STAGE, reader.count)
-        listening, started, done = Listening(progress), time.perf_counter(), 0
+        if self.alone or most < 0:
+            raise _NotFound
+        kernel = RewindingKernel(self._program, self._work, self._unit, reader.count, most)
+        done, before = 0, whole.count - reader.count
 
         def told(events: int, taken: int) -> None:
             nonlocal done
             done += events
-            listening.told(done, reader.count, taken)
+            listening.told(done, reader.count, before + taken)
 
         try:
-            found = kernel.find(source, told)
-        except CannotRewind:
-            return None
+            return kernel.find(self._source(whole, reader, until), told)
+        except CannotRewind as why:
+            raise _NotFound from why
         finally:
             kernel.close()
-            progress.finish(_STAGE, time.perf_counter() - started)
-        rest = reader_without(reader, (row[2] for row in found))
-        # Where the log begins or ends at another time, ticks do, and calls may not come.
-        return found if left_as_it_is(reader, rest, [end]) else None
+
+    def _source(self, whole: EventReader, reader: EventReader, until: int | None) -> Source:
+        """All of a log, from which some events of the whole one may have been taken out."""
+        end, columns = whole.seq_after(whole.count), self._work.columns
+        last = whole.ts_before(end)
+        classes = {
+            cls.__name__: cls for cls in heard(spec_of(self._program), whole.types) if cls.__name__ in columns
+        }
+        return Source(
+            reader, 0, end, classes, columns, begin=whole.ts_first, is_last=True,
+            end=last if until is None or last is None else max(last, until),
+        )  # fmt: skip
+
+
+class _NotFound(Exception):
+    """Only the way as Python can tell, or is quicker."""
 
 
 class Listening:

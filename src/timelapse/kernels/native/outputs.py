@@ -121,8 +121,13 @@ class Outputs:
 
     def take_raised(self, interned: Interned) -> list[Quarantined]:
         """Take out the events at which a handler raised, and that the compiled function took out of the log."""
+        rows = self.take_raised_words()
+        return raised_rows(self._unit, rows, interned) if len(rows) else []
+
+    def take_raised_words(self) -> Ints:
+        """The same as the function put them out (REFUSED)."""
         rows, self._raised, self.raised = self._raised, [], 0
-        return raised_rows(self._unit, np.concatenate(rows), interned) if rows else []
+        return np.concatenate(rows) if rows else np.zeros((0, self._width), np.int64)
 
     def keep_reads(self, reads: Mapping[type[Record], list[Record]], interned: Interned) -> None:
         """Add what an event that ran as Python has recorded of reads, after what was put in before."""

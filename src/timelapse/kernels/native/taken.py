@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from timelapse.ids import INT64_MIN
-from timelapse.kernels.native.unit import TAKES, Unit
+from timelapse.kernels.native.unit import LATE, TAKES, Unit
 
 
 class TakenOut:
@@ -18,6 +18,8 @@ class TakenOut:
         self._unit, self._gone = unit, gone
         self.begins: int | None = None
         """The time at which ticks begin with an event, and none is taken out."""
+        self.lists_late = False
+        """Whether calls that fail later than their events are listed, and nothing else is undone."""
         self._takes = np.zeros(TAKES + len(unit.later), np.int64)
         self._seqs = np.zeros(1, np.int64)
         self._known = 0
@@ -26,6 +28,7 @@ class TakenOut:
         """What the compiled function takes for so many events, of which it may take out `most`."""
         if not self._unit.takes:
             return []
+        self._takes[LATE] = self.lists_late
         self._takes[:2] = most, INT64_MIN if self.begins is None else self.begins
         if self._unit.later:
             self._bring_up(events)

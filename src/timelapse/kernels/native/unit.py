@@ -90,6 +90,16 @@ class Raised(NamedTuple):
         return sum(isinstance(part, Word) for part in parts)
 
 
+class Touch(NamedTuple):
+    """A row that an event may look up: of a table, under a key, whose words are written over columns of the event's type.
+    `writes`: whether it may be changed. `columns`: the numbers of columns, by their names there."""
+
+    table: int
+    key: tuple[str, ...]
+    writes: bool
+    columns: dict[str, int]
+
+
 @dataclass
 class Unit:
     """One pass. The function's arguments, in order: see `Lowering.arguments`.
@@ -144,6 +154,8 @@ class Unit:
     """Whether handlers are called at times of their own: as Python, on the tables of this pass."""
     ticking: dict[int, Ticking] = field(default_factory=dict)
     """The events that are ticks of compiled handlers, by their number."""
+    touches: tuple[tuple[Touch, ...], ...] | str = "nobody asked"
+    """By event which rows it can look up at most (lowering/touches.py); or why that is not known."""
     lists: int = 0
     """How many words a row of what handlers list takes (listing.py); 0: they list nothing."""
     sends: int = 0
@@ -203,10 +215,11 @@ _REJECTED = 160
 
 REFUSED = 5
 """Words that tell of an event that is rejected, or taken out: time, seq, type, handler, reason. Where the handler is
-below 0 it is taken out: -1 stands for the first of `Unit.raising`, and the words of its text follow."""
-TAKES = 3
-"""So many words say how many events may be taken out, the time at which none may, and how many are. After them: for each
-of `Unit.later` which of these comes next."""
+below 0 it is taken out: -1 stands for the first of `Unit.raising`, and the words of its text follow; the reason is 1 where it has
+had effects before."""
+TAKES, LATE = 4, 3
+"""So many words say how many events may be taken out, the time at which none may, how many are, and whether calls that fail later than
+their events are listed (`PassProgram.finds_late`). After them: for each of `Unit.later` which of those taken out comes next."""
 
 LISTED = 2048
 """By key: so many events are looked through at a time for a worker's own. Their list stays in the nearest cache."""

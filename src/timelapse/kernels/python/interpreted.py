@@ -245,6 +245,12 @@ class InterpretedKernel:
         self.collected.rows.clear()
         self.collected.refused.clear()
 
+    def take_back(self) -> None:
+        """An event has failed that stays in the log: undo it. Nothing is left of what was put out before."""
+        if self._journal is not None:
+            undo(self._journal)
+        self.give_up()
+
     def put_out(self) -> tuple[dict[type[Record], pa.Table], pa.Table]:
         """The records and the rejections of the slice so far."""
         return self.collected.tables()

@@ -55,7 +55,7 @@ def look_ahead(body: Sequence[Node], event: int, *, shared: bool = False) -> lis
 
     `shared`: of one that is this worker's, which is only known if it is of this type.
     """
-    finder = _Finder(f"q{event}")
+    finder = Finder(f"q{event}")
     finder.block(body, {})
     fetches: list[Node] = [Do(text) for text in list(finder.found)[:_MOST_KEYS]]
     if not fetches:
@@ -68,7 +68,7 @@ def look_ahead(body: Sequence[Node], event: int, *, shared: bool = False) -> lis
     return [later, If(f"later < np.uint64(len(ts{event}))", fetches)]
 
 
-class _Finder:
+class Finder:
     """Follows the values of variables through one body, as far as they come from columns alone."""
 
     def __init__(self, row: str) -> None:

@@ -41,6 +41,7 @@ from timelapse.kernels.native.lowering.slides import Slides
 from timelapse.kernels.native.lowering.source import source_of
 from timelapse.kernels.native.lowering.stateful import States
 from timelapse.kernels.native.lowering.states.counter import CounterCode
+from timelapse.kernels.native.lowering.touches import touches
 from timelapse.kernels.native.lowering.trying import Trial
 from timelapse.kernels.native.lowering.values import EventRef, ReadsAll, Refused, SelfRef
 from timelapse.kernels.native.unit import TAKES, Unit
@@ -229,6 +230,8 @@ class Lowering:
                 show(unit, name, body)
         unit.rejects = bool(self._ctx.rejections)
         unit.takes = bool(unit.raising) or (self._ctx.work.takes_out and bool(unit.later))
+        if self._ctx.work.finds_late:
+            unit.touches = "handlers send events" if following or unit.sends else touches(bodies)
         following = [through(WRITTEN, body, after) for body in following]
         bodies = [[*self._slides.before(i), *body] for i, body in enumerate(bodies)]
         bodies = [through(WRITTEN, body, about) for body, about in zip(bodies, of_log, strict=True)]

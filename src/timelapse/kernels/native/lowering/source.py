@@ -18,6 +18,7 @@ from timelapse.kernels.native.lowering.form import (
 from timelapse.kernels.native.lowering.literals import with_names
 from timelapse.kernels.native.lowering.printing import printed
 from timelapse.kernels.native.lowering.records import record_columns
+from timelapse.kernels.native.lowering.touches import numbered
 from timelapse.kernels.native.lowering.values import number_of, spelled
 from timelapse.kernels.native.lowering.wide import WIDTHS, wide
 from timelapse.kernels.native.unit import LISTED, Unit
@@ -64,6 +65,7 @@ def source_of(unit: Unit, steps: Sequence[Node], heads: Sequence[list[Node]]) ->
     body = _function(unit, steps, heads)
     with_names(body)
     used = _used_columns(unit, body)
+    unit.touches = numbered(unit.touches, used, len(unit.events))
     given = arguments(unit, used)
     lines = [f"def run({', '.join(name for name, _ in given)}):", *printed(body, 1), ""]
     numbers = {n for name in names_used(body) if (n := number_of(name)) is not None}

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from timelapse.kernels.native.lowering.context import Context, Frame
 from timelapse.kernels.native.lowering.flow import Rejected
-from timelapse.kernels.native.unit import Raised
+from timelapse.kernels.native.unit import LATE, Raised
 from timelapse.model.failure import cause_of
 
 if TYPE_CHECKING:
@@ -81,8 +81,8 @@ class TakingOut:
         ctx = self._ctx
         if not ctx.work.takes_out or self._handler_file is None:
             return False
-        if ctx.late or ctx.ticks:
-            return False  # it has had effects before, or there is none
+        if ctx.ticks or (ctx.late and not ctx.work.finds_late):
+            return False  # there is no event, or it has had effects before
         return not self._code.in_plain_loop
 
     def write(
@@ -98,11 +98,12 @@ class TakingOut:
         names = [f"j{number}_{i}" for i in range(len(words))]
         ctx.rejections.append(Rejected(ctx.event, None, names, raises=True))
         first = f" and takes[1] != {ctx.now}" if unit.steps else ""
-        with code.when(f"takes[0] > 0{first}"):
-            code.assign("takes[0]", "1", "-=")
+        with code.when(f"takes[{LATE}] > 0" if ctx.late else f"takes[0] > 0{first}"):
+            if not ctx.late:
+                code.assign("takes[0]", "1", "-=")
             for name, word in zip(names, words, strict=True):
                 code.assign(name, word)
             code.assign("rejected", f"{number + 1}")
             code.assign("handler", f"-{len(unit.raising)}")
-            code.assign("reason", "0")
+            code.assign("reason", "1" if ctx.late else "0")
             code.reject()
