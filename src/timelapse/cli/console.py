@@ -16,6 +16,7 @@ from typing import Any
 from rich.console import Console
 from rich.text import Text
 
+from timelapse.cli.quiet import before_output
 from timelapse.display import clean, one_line
 from timelapse.errors import TimelapseError
 
@@ -41,6 +42,7 @@ def console(stderr: bool = False) -> Console:
     Where the output is no terminal nothing is wrapped: lines are for grep.
     """
     stream = sys.stderr if stderr else sys.stdout
+    before_output(to=stream)
     width = None if stream.isatty() else int(os.environ.get("COLUMNS") or 200)
     return _Console(file=stream, markup=False, emoji=False, highlight=False, soft_wrap=False, width=width)
 
@@ -58,6 +60,7 @@ def line(*parts: str | tuple[str, str]) -> None:
 
 def print_json(value: object) -> None:
     """One JSON document on stdout. Infinite and missing numbers become texts, for JSON has none."""
+    before_output(to=sys.stdout)
     sys.stdout.write(json.dumps(_plain(value), indent=2, ensure_ascii=True, allow_nan=False) + "\n")
 
 
@@ -90,6 +93,7 @@ def show_error(error: TimelapseError, *, as_json: bool) -> None:
     """The error on stderr: code, place, message, hint, and the user's own traceback where there is one."""
     trace = getattr(error, "user_traceback", "")
     message, hint = as_options(error.message), error.hint and as_options(error.hint)
+    before_output()
     if as_json:
         body = {
             "code": error.code, "place": str(error.place), "message": message, "hint": hint,

@@ -18,6 +18,7 @@ import typer
 
 from timelapse.cli.console import ANSWERING, INTERRUPTED, TROUBLE, UNREAD, console, show_error
 from timelapse.cli.interrupt import interrupted, watching_interrupts
+from timelapse.cli.quiet import before_output, watch
 from timelapse.errors import Cancelled, TimelapseError, UsageError
 from timelapse.store.failures import no_space
 from timelapse.store.scratch import sweep
@@ -199,6 +200,7 @@ def run(args: Sequence[str]) -> int:
     if two in COMMANDS and " " in two:  # `state checkpoint`
         args, end = [*args[:at], two, *args[at + 2 :]], end - 1
     args = [a for a in args[:end] if a != "--debug"] + list(args[end:])
+    watch()
     with watching_interrupts(), _stopping_spark():
         return _guarded(args, debug=debug, as_json=as_json)
 
@@ -214,7 +216,9 @@ def _stopping_spark() -> Iterator[None]:
         if master in sys.modules:
             sys.modules[master].want(None)
         if spark in sys.modules and not others:
+            before_output("stopping Spark")
             sys.modules[spark].stop()
+        before_output("ending")
 
 
 def _guarded(args: Sequence[str], *, debug: bool, as_json: bool) -> int:

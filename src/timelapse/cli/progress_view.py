@@ -11,6 +11,7 @@ from typing import Any, Self
 
 from timelapse.cli.console import clean, console
 from timelapse.cli.interrupt import raise_if_interrupted
+from timelapse.cli.quiet import before_output, moving
 from timelapse.cli.view import took
 from timelapse.display import many
 from timelapse.progress import Progress
@@ -70,6 +71,7 @@ class PlainProgress:
 
     def _say(self, text: str) -> None:
         with self._lock:
+            before_output()
             sys.stderr.write(clean(text) + "\n")
             sys.stderr.flush()
 
@@ -95,8 +97,10 @@ class BarProgress:
         self._open: set[str] = set()
         self._waiting: Any = None
         self._lock = threading.Lock()
+        self._moves = moving()
 
     def __enter__(self) -> Self:
+        self._moves.__enter__()
         self._wait(_BEFORE)
         self._bars.start()
         return self
@@ -107,6 +111,7 @@ class BarProgress:
         with self._lock:
             self._wait("")
         self._bars.stop()
+        self._moves.__exit__(kind, error, trace)
 
     def _wait(self, label: str) -> None:
         """The line for the time in which no stage is open. Empty: none."""
