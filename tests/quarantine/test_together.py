@@ -216,3 +216,6 @@ def test_it_is_known_which_rows_events_touch(program: type[tl.Program], why: str
     goes_back = GoesBack.of(made, analyse(made))
     assert isinstance(goes_back, GoesBack)
     assert goes_back.apart == why
+    how = f"one after the other: {why}" if why else "many at a time"
+    assert tl.explain(program).late == f"compiled, {how}"
+    assert f"what fails after its event's own time is found compiled, {how}" in str(tl.explain(program))

@@ -157,6 +157,8 @@ class Explanation:
     """Seconds that a process takes to start, to load and to plan, where a command has measured it: of its own."""
     to_compile: int = 0
     """Passes that will wait for the compiler, once."""
+    late: str = ""
+    """How a replay with quarantine finds the events from which something fails after their own time; empty where nothing happens then."""
 
     @property
     def whole_seconds(self) -> float | None:

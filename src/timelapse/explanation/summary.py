@@ -25,6 +25,7 @@ def _lines(e: Explanation) -> Iterator[tuple[str, str]]:
     yield "replay", f"{_how(e)}{_compiled(e)}"
     yield "time", time_text(e)
     yield "states", _states(e)
+    yield "quarantine", f"what fails after its event's own time is found {e.late}" if e.late else ""
     yield "advice", _advice(e)
     yield "warnings", _warnings(e)
 

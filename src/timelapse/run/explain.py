@@ -39,6 +39,7 @@ from timelapse.plan.scale import scale as foretold
 from timelapse.run.foresight import file_of, why_text
 from timelapse.run.planning import plan_here
 from timelapse.run.source import refuse_silence
+from timelapse.run.takeout import how_found
 
 
 class Compiler:
@@ -100,10 +101,12 @@ def explain(
     events = None if counts is None else sum(counts.get(e.__name__, 0) for e in spec_of(bound).events)
     reader = getattr(log, "reader", None)
     if reader is None:
-        return explain_analysis(
+        found = explain_analysis(
             bound, analyse(bound), log, slices=slices, cores=cores, force=force,
             kernels=Compiler(bound, events, slices, cores),
         )  # fmt: skip
+        many = COLD_EVENTS * max(1, cores) if events is None else events
+        return dataclasses.replace(found, late=how_found(bound, analyse(bound), many))
     make = planner(bound, log, slices, force)
     plan = make(cores, cores)
     if given is None and existing() is None and wanted() is None:
@@ -123,8 +126,9 @@ def explain(
     each = share_of(reader.count, slices or plan.most or cores, cores)
     passes = [(s.work, each, False) for s in plan.stages] if plan.mode == "staged" else []
     found = dataclasses.replace(
-        found, to_compile=len(uncompiled(bound, [*passes, (plan.last, reader.count, True)])[0])
-    )
+        found, to_compile=len(uncompiled(bound, [*passes, (plan.last, reader.count, True)])[0]),
+        late=how_found(bound, analyse(bound), reader.count),
+    )  # fmt: skip
     try:
         refuse_silence(bound, reader)
     except SilentLog as error:

@@ -32,6 +32,8 @@ from timelapse.run.source import refuse_silence
 from timelapse.run.takeout import GoesBack, left_as_it_is, reader_without, taken_out
 
 _AGAIN = 8
+_COMPILING = 2.0
+"""So many seconds machine code takes, about: no longer is begun again without it."""
 _STEP = 30e-6
 """A compiled replay begins again for so many events at least, and for more as long as that takes less than going through the log as
 Python: about so many seconds for each event."""
@@ -90,8 +92,12 @@ def replay_without_failing(request: Request, plan: Plan, attempt: Attempt) -> Ru
                 break
             if rounds == 1:
                 goes_back = GoesBack.of(request.program, request.analysis) if _is_cheap(request) else ""
+            spent = time.perf_counter() - began
             # For a few of them nobody waits for the compiler.
-            if isinstance(goes_back, GoesBack) and rounds == (1 if goes_back.is_ready else _AGAIN):
+            if isinstance(goes_back, GoesBack) and (
+                goes_back.is_ready or rounds == _AGAIN or spent > _COMPILING
+            ):
+                request.settings.progress.note(f"the events that fail are found {goes_back.how}")
                 found = _compiled(request, goes_back)
                 if found is not None:
                     return _finally(request, plan, attempt, found)

@@ -15,6 +15,7 @@ from timelapse.analysis import Analysis, PassProgram, final_pass
 from timelapse.display import many
 from timelapse.errors import UsageError
 from timelapse.ids import INT64_MAX
+from timelapse.kernels.choose import runs_compiled
 from timelapse.kernels.lowered import lowered_pass, refused
 from timelapse.kernels.source import Source
 from timelapse.kernels.takeout.taking import without_failing
@@ -26,6 +27,7 @@ from timelapse.log.types import heard
 from timelapse.model.decimals import in_usual_context
 from timelapse.model.failure import Quarantined
 from timelapse.model.program import Program, spec_of
+from timelapse.model.times import acts_later
 from timelapse.progress import Progress
 
 if TYPE_CHECKING:
@@ -77,6 +79,16 @@ def taken_out(
     return rows
 
 
+def how_found(program: Program, analysis: Analysis, events: int) -> str:
+    """How a replay of so many events finds those from which something fails after their own time; empty where nothing happens then."""
+    if not acts_later(program):
+        return ""
+    if not runs_compiled(program, final_pass(analysis), events, final=True):
+        return "as Python, as all that the replay does"
+    goes_back = GoesBack.of(program, analysis)
+    return f"as Python: {goes_back}" if isinstance(goes_back, str) else goes_back.how
+
+
 class GoesBack:
     """Finds them compiled: many at a time (kernels/native/together.py), or one after the other (kernels/native/rewinding.py).
 
@@ -100,6 +112,11 @@ class GoesBack:
             return str(refusal)
         apart, alone = cannot_find_together(unit), cannot_rewind(unit)
         return alone if apart and alone else cls(program, work, unit, apart, alone)
+
+    @property
+    def how(self) -> str:
+        """In words."""
+        return "compiled, " + (f"one after the other: {self.apart}" if self.apart else "many at a time")
 
     @property
     def is_ready(self) -> bool:
