@@ -8,6 +8,7 @@ next step need not wait for the slowest task of its job.
 
 from __future__ import annotations
 
+import math
 import os
 import threading
 import time
@@ -39,6 +40,10 @@ if TYPE_CHECKING:
 
 _REPORT_SECONDS = 0.3
 _CANCEL_SECONDS = 10.0
+_COUNT_SECONDS = 1.0
+"""How long a number of cores is good for: the driver asks at each look, and Java answers in 1 to 2 ms. Executors come and go more slowly."""
+_LOOK_SECONDS = 0.1
+"""How often it is looked how far tasks are. Whether they are done is looked at each time."""
 
 
 class SparkExecutor:
@@ -52,6 +57,8 @@ class SparkExecutor:
     def __init__(self, spark: SparkSession) -> None:
         workers_python(spark)
         self._spark = spark
+        self._cores, self._counted = 2, -math.inf
+        self._heard = 0.0
         self._submitted = [0, 0]
         self._job: Job | None = None
         self._data = b""
@@ -62,8 +69,12 @@ class SparkExecutor:
 
     @property
     def cores(self) -> int:
-        context = self._context()
-        return int(context.defaultParallelism) if context is not None else 2
+        now = time.monotonic()
+        if now - self._counted >= _COUNT_SECONDS:
+            context = self._context()
+            self._cores = int(context.defaultParallelism) if context is not None else 2
+            self._counted = now
+        return self._cores
 
     @property
     def threads(self) -> int:
@@ -188,11 +199,15 @@ class SparkExecutor:
             names = {entry.name for entry in os.scandir(self._folder)}
         except OSError:
             return
+        now = time.monotonic()
+        look = now - self._heard >= _LOOK_SECONDS
+        if look:
+            self._heard = now
         for job in self._jobs:
             for task in job.open():
                 if f"{task.id}.result" in names:
                     job.deliver(_read_result(self._folder / f"{task.id}.result"))
-                elif f"{task.id}.n" in names:
+                elif look and f"{task.id}.n" in names:
                     events = _read_number(self._folder / f"{task.id}.n")
                     if events:
                         job.watch(task, events)
