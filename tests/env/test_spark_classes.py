@@ -209,3 +209,17 @@ def test_those_used_last_are_kept(placed: Archive) -> None:
     kept = {path.name for path in (*placed.files, placed.sizes)} | {running.name}
     kept |= {f"{n}{suffix}" for n in (3, 4) for suffix in ("-base.jsa", ".jsa", ".sizes")}
     assert {path.name for path in place.iterdir()} == kept
+
+
+def test_javas_second_compiler_waits_longer_and_options_of_the_users_come_last() -> None:
+    own = java.find()
+    options = spark_session._settings(own, "local[2]", {})[DRIVER].split()
+    said = subprocess.run(
+        [own.home / "bin" / "java", *(o for o in options if "log4j" not in o), "-XX:+PrintFlagsFinal", "-version"],
+        capture_output=True, text=True, check=True, timeout=LONG,
+    ).stdout  # fmt: skip
+    flags = {words[1]: words[3] for line in said.splitlines() if len(words := line.split()) > 3}
+    assert flags["Tier4InvocationThreshold"] == "50000"
+    assert flags["Tier4BackEdgeThreshold"] == "400000"
+    theirs = {"spark.driver.extraJavaOptions": "-XX:Tier4InvocationThreshold=5000"}
+    assert spark_session._settings(own, "local[2]", theirs).items() >= theirs.items()
