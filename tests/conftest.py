@@ -13,7 +13,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from tests import groups, ramdisk
-from tests.depth import DEPTH, FULL, deep
+from tests.depth import DEPTH, FULL, deep, in_turn
 from tests.marks import derived, takes_session
 from tests.times import Measure, Times, apart
 from timelapse.run import twice
@@ -37,6 +37,8 @@ settings.load_profile("timelapse")
 if DEPTH < FULL:
     twice.SAMPLE = 24
     oracle.MOST_SLICES = 8
+# Programs are checked in each number of slices and by each strategy; how many events there are says which of them meet.
+oracle.every = lambda slices, strategies, events: in_turn(slices, strategies, events)
 
 ramdisk.use()
 os.environ["TIMELAPSE_STATES"] = "off"  # tests that want a cache make one of their own

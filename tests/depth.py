@@ -13,6 +13,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any, TypeVar
 
 T = TypeVar("T")
+U = TypeVar("U")
 
 FULL = 3
 """The depth at which tests try all that they name."""
@@ -38,6 +39,18 @@ def covering(*dimensions: Sequence[Any]) -> list[tuple[Any, ...]]:
     product = list(itertools.product(*map(range, map(len, dimensions))))
     chosen = product if DEPTH >= FULL else _pairwise(product)
     return [tuple(values[n] for values, n in zip(dimensions, one, strict=True)) for one in chosen]
+
+
+def in_turn(first: Sequence[T], second: Sequence[U], turn: int) -> list[tuple[T, U]]:
+    """The pairs to try of the values of two dimensions: all of them in a deep run.
+
+    In the usual run so few that each value is in one: which values meet depends on the turn, and the test has several.
+    """
+    if DEPTH >= FULL:
+        return [*itertools.product(first, second)]
+    return [
+        (first[n % len(first)], second[(n + turn) % len(second)]) for n in range(max(len(first), len(second)))
+    ]
 
 
 def _pairwise(product: list[tuple[int, ...]]) -> list[tuple[int, ...]]:

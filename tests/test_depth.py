@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests import depth
+from timelapse.testing import oracle
 
 
 @pytest.fixture(params=[1.0, 3.0])
@@ -42,6 +43,23 @@ def test_pairs_are_covered(at: float) -> None:
     for one, other in itertools.combinations(range(3), 2):
         assert {(c[one], c[other]) for c in found} == {(c[one], c[other]) for c in product}
     assert found == product if at >= depth.FULL else len(found) < len(product) / 2
+
+
+def test_values_meet_in_turn(at: float) -> None:
+    first, second = [1, 3, 8], ["staged", "chain"]
+    turns = [depth.in_turn(first, second, turn) for turn in range(7)]
+    assert {len(found) for found in turns} == {3 if at < depth.FULL else 6}
+    for found in (*turns, *(depth.in_turn([5], second, turn) for turn in range(3))):
+        assert {s for _, s in found} == {*second}
+    assert {n for n, _ in turns[0]} == {*first}
+    assert set(itertools.chain(*turns)) == {*itertools.product(first, second)}
+
+
+def test_programs_are_checked_with_each_value(at: float) -> None:
+    all_of_them = [*itertools.product([1, 3], [None, "chain"])]
+    assert oracle.every([1, 3], [None, "chain"], 5) == (
+        all_of_them if at >= depth.FULL else [(1, "chain"), (3, None)]
+    )
 
 
 def test_the_command_tries_all() -> None:

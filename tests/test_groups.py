@@ -46,6 +46,8 @@ def test_a_process_that_dies_ends_no_run(tmp_path: Path, dies: int) -> None:
             sys.executable,
             "-m",
             "pytest",
+            "-p",
+            "xdist.plugin",
             "-n",
             "2",
             "--dist",
@@ -56,7 +58,11 @@ def test_a_process_that_dies_ends_no_run(tmp_path: Path, dies: int) -> None:
             ".",
         ],
         cwd=tmp_path,
-        env={"PYTHONPATH": str(Path(__file__).parents[1]), "PATH": "/usr/bin:/bin"},
+        env={
+            "PYTHONPATH": str(Path(__file__).parents[1]),
+            "PATH": "/usr/bin:/bin",
+            "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1",  # each process loads all plugins that are installed
+        },
         capture_output=True,
         text=True,
         timeout=120,

@@ -98,8 +98,8 @@ def test_processes_are_handed_whole_groups(tmp_path: Path) -> None:
             FILE.replace("session", "spark" if name in "bd" else "data")
         )
     subprocess.run(
-        [sys.executable, "-m", "pytest", "-q", "-n", "2", "--dist", "loadgroup", "-p", "no:cacheprovider", str(tmp_path)],
-        check=True, cwd=tmp_path, env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[1])}, stdout=subprocess.PIPE,
+        [sys.executable, "-m", "pytest", "-q", "-p", "xdist.plugin", "-n", "2", "--dist", "loadgroup", "-p", "no:cacheprovider", str(tmp_path)],
+        check=True, cwd=tmp_path, env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[1]), "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}, stdout=subprocess.PIPE,
     )  # fmt: skip
     ran = [line.split() for line in (tmp_path / "ran").read_text().splitlines()]
     groups: dict[str, list[tuple[str, str]]] = {"a": [], "b": [], "c": [], "d": [], "spark": []}

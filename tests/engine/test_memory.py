@@ -136,7 +136,7 @@ def without_budget(folder: Path) -> Callable[[str, int, str], list[object]]:
             ("python", FEW, 10, "chain", 1),
             ("interpreted", FEW, 10, "", 0),
         ],
-        2,
+        4,
     ),
 )
 def test_the_budget_holds(

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 import timelapse as tl
+from tests.depth import deep
 from timelapse.analysis import analyse
 from timelapse.analysis.views import logs_of
 from timelapse.errors import HandlerError
@@ -103,7 +104,7 @@ class Views(tl.Program):
 LOG: list[type[tl.Event]] = [Message, Login]
 
 
-@pytest.mark.parametrize("seed", range(2))
+@pytest.mark.parametrize("seed", range(deep(2, 1)))
 def test_views_in_slices_are_the_serial_meaning(seed: int) -> None:
     """Outputs, rejections and the state at every boundary, in slices, staged and as a chain."""
     reference = check_replay(
@@ -147,7 +148,7 @@ def test_windows_by_key_and_by_scan() -> None:
         "tries": "scan", "alarms": "scan", "open": "by key", "calm": "by key",
     }  # fmt: skip
     assert analyse(Keyed).facts["alarms"].depends_on == {"tries"}
-    for seed in range(2):
+    for seed in range(deep(2, 1)):
         check_replay(
             Keyed,
             random_log(LOG, seed=seed, count=30),

@@ -24,6 +24,7 @@ from timelapse.streaming.reading import Reading
 from timelapse.testing import Harness, check_replay, random_log
 
 Money = Annotated[Decimal, tl.scale(2)]
+SLICES = (1, 3)
 
 
 class Hit(tl.Event):
@@ -120,7 +121,7 @@ def test_it_means_what_it_says(hits: list[Hit]) -> None:
 @pytest.mark.parametrize("switch", ["interpreted", "python", "native"])
 def test_it_replays_as_the_serial_loop(hits: list[Hit], switch: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(SWITCH, switch)
-    check_replay(Program, hits, slices=(1, 3))
+    check_replay(Program, hits, slices=SLICES)
 
 
 def test_what_users_see_of_it(hits: list[Hit], tmp_path: Path) -> None:
@@ -262,7 +263,7 @@ def test_quarantine_takes_its_values_back(
                 self.reals.add(e.k, float("nan"))
 
     monkeypatch.setenv(SWITCH, switch)
-    run = check_replay(Failing, hits, slices=(1, 3), quarantine=True)
+    run = check_replay(Failing, hits, slices=SLICES, quarantine=True)
     assert set(run.left_out) >= {n for n, e in enumerate(hits) if e.v == 2}
 
 

@@ -10,7 +10,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from tests.depth import deep, some
+from tests.depth import DEPTH, FULL, deep, in_turn, some
 from tests.native.fuzz.emulate import emulated
 from tests.native.test_windows import SOURCE
 from tests.native.window_programs import windowed_log, windowed_program
@@ -56,7 +56,7 @@ def test_random_programs_in_slices_as_the_serial_loop(
         program = _made(seed, timed=timed)
         if program is None:
             continue
-        for edges in (False, True):
+        for edges, slices in in_turn((False, True), (2, 5), seed):
             events = windowed_log(program, seed, 45, edges=edges)
             try:
                 wanted = run_serial(program(), events)
@@ -64,18 +64,17 @@ def test_random_programs_in_slices_as_the_serial_loop(
                 with pytest.raises(type(error)):
                     replay(program(), events, slices=3, spark=False, cache=False)
                 continue
-            for slices in (2, 5):
-                run = replay(program(), events, slices=slices, spark=False, cache=False)
-                assert_same(wanted, run)
-                assert (run.digest, run.state_digest) == (wanted.digest, wanted.state_digest), (
-                    seed,
-                    edges,
-                    slices,
-                )
-                assert run.certificate["fallback"] is None
-                looked += 1
-                compiled += set(run.certificate["passes"].values()) == {"compiled"}
-    assert looked > deep(12)
+            run = replay(program(), events, slices=slices, spark=False, cache=False)
+            assert_same(wanted, run)
+            assert (run.digest, run.state_digest) == (wanted.digest, wanted.state_digest), (
+                seed,
+                edges,
+                slices,
+            )
+            assert run.certificate["fallback"] is None
+            looked += 1
+            compiled += set(run.certificate["passes"].values()) == {"compiled"}
+    assert looked > (12 if DEPTH >= FULL else 2)
     assert compiled > (0.4 if timed else 0.7) * looked  # ticks that are not compiled keep a pass from it
 
 
@@ -95,7 +94,7 @@ def test_rows_are_those_that_a_pass_as_python_finds(
 ) -> None:
     """Of every pass, for effects and for what it knows; also what takes out what is not there has a row."""
     found, absent = set(), 0
-    for seed in range(20):
+    for seed in range(deep(20, 12)):
         program = _made(seed)
         if program is None:
             continue

@@ -7,6 +7,7 @@ import gc
 import os
 import pickle
 import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -61,14 +62,20 @@ class E(tl.Event):
     n: int
 
 
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("full")
+    (folder / "rules.py").write_text(RULES)
+    tl.Log.from_events(folder / "log", [E(n=n, ts=n) for n in range(12_000)])
+    rows = "".join(f"{n},{n * 7919 % 1000003}\n" for n in range(12_000))
+    (folder / "raw.csv").write_text("ts,n\n" + rows)
+    return folder
+
+
 @pytest.fixture
-def here(tmp_path: Path) -> Path:
-    (tmp_path / "rules.py").write_text(RULES)
-    tl.Log.from_events(tmp_path / "log", [E(n=n, ts=n) for n in range(30_000)])
-    (tmp_path / "raw.csv").write_text(
-        "ts,n\n" + "".join(f"{n},{n * 7919 % 1000003}\n" for n in range(30_000))
-    )
-    return tmp_path
+def here(made: Path, tmp_path: Path) -> Path:
+    """A program, a log and a file of rows."""
+    return shutil.copytree(made, tmp_path, dirs_exist_ok=True)
 
 
 def limited(here: Path, most: int, *command: str) -> subprocess.CompletedProcess[str]:

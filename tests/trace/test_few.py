@@ -133,11 +133,12 @@ def test_all_kinds_of_keys(monkeypatch: pytest.MonkeyPatch) -> None:
     answered = answers_of_few(monkeypatch)
     run = replay(Hours, payments(3, 160), spark=False)
     assert run.rejected_count > 5
-    mine = [told(run, list(range(3, 160, 13)), [40, 200]), _outputs(run, 8)]
-    assert answered() > 50
+    seqs = some(range(3, 160, 13), 2)
+    mine = [told(run, seqs, [40, 200]), _outputs(run, deep(8))]
+    assert answered() > deep(50)
     with monkeypatch.context() as patch:
         by_the_loop(patch)
-        wanted = [told(run, list(range(3, 160, 13)), [40, 200]), _outputs(run, 8)]
+        wanted = [told(run, seqs, [40, 200]), _outputs(run, deep(8))]
     assert json.dumps(mine, default=repr) == json.dumps(wanted, default=repr)
 
 
@@ -149,8 +150,8 @@ def test_nothing_is_gone_through_where_little_matters(monkeypatch: pytest.Monkey
         raise AssertionError("the whole log is gone through")
 
     monkeypatch.setattr(timed.All, "__init__", refuse)
-    assert _outputs(run, 20)
-    assert told(run, list(range(0, 200, 9)), [])
+    assert _outputs(run, deep(20))
+    assert told(run, some(range(0, 200, 9)), [])
     for key, table in ((1, "spent"), ((1, 3), "shops"), ((2, 4), "by_hour")):
         run.history(table, (key, 1) if table == "spent" else key, at=150)
 
@@ -162,7 +163,7 @@ def test_beside_the_serial_loop_much_searching_is_quick(monkeypatch: pytest.Monk
     def refuse(*_: Any) -> Any:
         raise AssertionError("the whole log is gone through")
 
-    asked = list(range(0, 200, 9))
+    asked = some(range(0, 200, 9), 3, 1)
     wanted = told(run, asked, [])
     monkeypatch.setattr(timed.All, "__init__", refuse)
     monkeypatch.setattr(few_module, "_OFTEN", -1)
@@ -201,8 +202,8 @@ class Sending(tl.Program):
 def test_plain_sends_are_looked_into_by_slices(monkeypatch: pytest.MonkeyPatch) -> None:
     """Answers are those of the loop, without it: by what matters, and by going through slices."""
     run = replay(Sending, payments(5, 300), slices=3, spark=False)
-    seqs = list(range(0, 300, 7))
-    mine = without_slices([told(run, seqs, []), _outputs(run, 10)])
+    seqs = some(range(0, 300, 7))
+    mine = without_slices([told(run, seqs, []), _outputs(run, deep(10))])
     told_by_loop = []
     for seq in seqs:
         step = timed.Target((seq,))

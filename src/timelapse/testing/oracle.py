@@ -9,6 +9,7 @@ def test_rules_replay_exactly():
 
 from __future__ import annotations
 
+import itertools
 import random
 import sys
 from collections.abc import Mapping, Sequence
@@ -87,6 +88,13 @@ MOST_SLICES = sys.maxsize
 """A replay with a slice for each event has at most so many slices."""
 
 
+def every(
+    slices: Sequence[int], strategies: Sequence[str | None], events: int
+) -> list[tuple[int, str | None]]:
+    """How a log of so many events is replayed: in each number of slices by each strategy."""
+    return [*itertools.product(slices, strategies)]
+
+
 def check_replay(
     program: Program | type[Program],
     events: Sequence[Event],
@@ -113,18 +121,17 @@ def check_replay(
         _check_failure(made, log, error, slices, strategies, spark)
         raise
     counts = [*slices, max(1, min(log.count, MOST_SLICES))] if spark is False else list(slices)
-    for n in counts:
-        for strategy in strategies:
-            name = f"replay in {n} slices" + (f", {strategy}" if strategy else "")
-            run = replay(made, log, slices=n, spark=spark, strategy=strategy, quarantine=quarantine)
-            assert_same(reference, run, names=("serial", name))
-            found = run.verify()
-            assert found.ok, f"{name}: {found.text}"
-            assert run.quarantined == reference.quarantined, name
-            assert (run.digest, run.state_digest) == (reference.digest, reference.state_digest), name
-            assert run.pending == reference.pending, f"{name}: {run.pending}, serial {reference.pending}"
-            fallback = run.certificate["fallback"]
-            assert fallback is None or not fallback["is_bug"], f"{name}: {fallback}"
+    for n, strategy in every(counts, strategies, log.count):
+        name = f"replay in {n} slices" + (f", {strategy}" if strategy else "")
+        run = replay(made, log, slices=n, spark=spark, strategy=strategy, quarantine=quarantine)
+        assert_same(reference, run, names=("serial", name))
+        found = run.verify()
+        assert found.ok, f"{name}: {found.text}"
+        assert run.quarantined == reference.quarantined, name
+        assert (run.digest, run.state_digest) == (reference.digest, reference.state_digest), name
+        assert run.pending == reference.pending, f"{name}: {run.pending}, serial {reference.pending}"
+        fallback = run.certificate["fallback"]
+        assert fallback is None or not fallback["is_bug"], f"{name}: {fallback}"
     return reference
 
 
@@ -132,14 +139,13 @@ def _check_failure(
     program: Program, log: MemoryLog, error: HandlerError, slices: Sequence[int], strategies: Sequence[str | None],
     spark: Any,
 ) -> None:  # fmt: skip
-    for n in slices:
-        for strategy in strategies:
-            try:
-                replay(program, log, slices=n, spark=spark, strategy=strategy)
-            except HandlerError as found:
-                if (found.seq, found.handler, found.event) != (error.seq, error.handler, error.event):
-                    raise AssertionError(
-                        f"serial fails at seq {error.seq}, replay in {n} slices at seq {found.seq}"
-                    ) from found
-            else:
-                raise AssertionError(f"serial fails at seq {error.seq}, replay in {n} slices does not")
+    for n, strategy in every(slices, strategies, log.count):
+        try:
+            replay(program, log, slices=n, spark=spark, strategy=strategy)
+        except HandlerError as found:
+            if (found.seq, found.handler, found.event) != (error.seq, error.handler, error.event):
+                raise AssertionError(
+                    f"serial fails at seq {error.seq}, replay in {n} slices at seq {found.seq}"
+                ) from found
+        else:
+            raise AssertionError(f"serial fails at seq {error.seq}, replay in {n} slices does not")
