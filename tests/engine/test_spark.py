@@ -1,8 +1,7 @@
-"""The same on Spark: equal bits, shipped code, cancelling, a real cluster of processes."""
+"""The same on Spark: equal bits, cancelling, what cannot be shipped."""
 
 from __future__ import annotations
 
-import json
 import os
 import signal
 import subprocess
@@ -27,7 +26,7 @@ from tests.patience import LONG
 from timelapse.engine.spark_executor import SparkExecutor
 from timelapse.errors import HandlerError, ReplayError
 from timelapse.log import Log, MemoryLog
-from timelapse.run import Run, replay, run_serial
+from timelapse.run import replay, run_serial
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -136,80 +135,6 @@ def test_what_cannot_be_shipped_is_a_clear_error(spark: SparkSession) -> None:
     with pytest.raises(ReplayError, match="shipped") as caught:
         replay(Locked, events, slices=2, spark=spark, allow_impure=True)
     assert caught.value.code == "TL506"
-
-
-PROGRAM = """
-    import timelapse as tl
-    from helper_module import scale
-
-    class Tick(tl.Event):
-        k: int
-
-    class Seen(tl.Record):
-        k: int
-        n: int
-
-    class Count(tl.Program):
-        names: object = tl.resource("names.json", lambda path: __import__("json").loads(path.read_text()))
-        n: tl.Counter[int]
-
-        @tl.on(Tick)
-        def count(self, e):
-            self.n[e.k] += scale(e.k)
-            if self.names[str(e.k % 2)] == "odd":
-                self.emit(Seen(k=e.k, n=self.n[e.k]))
-"""
-
-CLUSTER = """
-    import json, sys, timelapse as tl
-    from pyspark.sql import SparkSession
-    sys.path.insert(0, ".")
-    import user_rules
-    spark = (SparkSession.builder.master("local-cluster[2,1,2048]").config("spark.ui.enabled", "false")
-             .config("spark.executor.memory", "1g")
-             .config("spark.executor.extraJavaOptions", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC").getOrCreate())
-    events = [user_rules.Tick(k=i % 5, ts=i // 3) for i in range(200)]
-    log = tl.Log.write("log", {user_rules.Tick: spark.createDataFrame(
-        [(e.k, e.ts) for e in events], "k long, ts long")}, spark=spark)
-    run = tl.replay(user_rules.Count, log, out="run", slices=5, spark=spark)
-    reference = tl.run_serial(user_rules.Count, log)
-    found = run.verify()
-    from timelapse.engine.spark_executor import SparkExecutor
-    executor = SparkExecutor(spark)
-    print(json.dumps([run.digest, reference.digest, found.ok, found.text, run.manifest.executor,
-                      executor.cores, executor.machines, run.certificate["engine"]["executors"]]))
-    spark.stop()
-"""
-
-
-def test_a_cluster_of_processes_runs_shipped_modules_and_resources(tmp_path: Path) -> None:
-    """local-cluster[2,1,2048]: executors get the user's modules and files with the job."""
-    (tmp_path / "helper_module.py").write_text("def scale(k):\n    return 2 * k + 1\n")
-    (tmp_path / "names.json").write_text('{"0": "even", "1": "odd"}')
-    (tmp_path / "user_rules.py").write_text(textwrap.dedent(PROGRAM))
-    (tmp_path / "main.py").write_text(textwrap.dedent(CLUSTER))
-    env = {**os.environ, "PYSPARK_PYTHON": sys.executable, "SPARK_HOME": _spark_home()}
-    done = subprocess.run(
-        [sys.executable, "main.py"],
-        cwd=tmp_path,
-        env=env,
-        capture_output=True,
-        text=True,
-        timeout=LONG,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr[-3000:]
-    digest, reference, ok, text, executor, *counted = json.loads(done.stdout.strip().splitlines()[-1])
-    assert (digest, ok) == (reference, True), text
-    assert "local-cluster" in executor
-    assert counted == [2, 1, 2]  # cores, machines, executors: both are on this one
-    assert Run.open(tmp_path / "run").digest == digest
-
-
-def _spark_home() -> str:
-    import pyspark
-
-    return str(Path(pyspark.__file__).parent)
 
 
 SLOW = """
