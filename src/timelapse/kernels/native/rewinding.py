@@ -147,6 +147,7 @@ class RewindingKernel(NativeKernel):
     def __init__(self, program: Program, work: PassProgram, unit: Unit, events: int, most: int) -> None:
         super().__init__(program, work, unit, {}, final=True, events=events, quarantine=most + 1, asked=())
         self._most, self._late = most, list[Quarantined]()
+        self._room = memory_alone() // _SHARE
         self._held: list[_Held] = []
         self._first = 0
         """The number of the first batch that is held."""
@@ -248,7 +249,7 @@ class RewindingKernel(NativeKernel):
         del self._held[: first - self._first]
         self._first = first
         batches = sum(array.nbytes for held in self._held for array in held.batch.arrays)
-        if batches + self._marks.nbytes > memory_alone() // _SHARE:
+        if batches + self._marks.nbytes > self._room:
             raise CannotRewind
 
     def _without(self, failure: HandlerError, steps: int) -> _Mark:

@@ -43,8 +43,8 @@ _SHARE = 4
 """What it holds takes one part in so many of the memory at most."""
 _MOST_PASSES = 8
 """It may take as many steps as so many passes over the whole log have. Then the rest is done one after the other."""
-_LEAST = 1 / 16
-"""Nor does it go on where fewer than this share of what has failed late was certain."""
+_STEP, _FAILURE, _AGAIN = 5e-7, 1e-3, 1e-7
+"""Seconds, about: what a step takes in such a pass; what an event takes that is found alone (rewinding.py), and each step that is done again for it."""
 _MOST_TIES = 32
 """So often it is found out which events belong to groups."""
 _MIX = np.uint64(0x9E3779B97F4A7C15)
@@ -191,9 +191,14 @@ class Together:
             late = sum(f.kind in self._unit.later for f in failures)
             is_all = not late
             certain = self._judge(keep, failures)
-            if otherwise and certain < _LEAST * late:
+            if otherwise and self._is_slower(int(np.count_nonzero(keep)), certain, late - certain):
                 break
         return [self._rows[seq] for seq in sorted(self._rows)], is_all
+
+    def _is_slower(self, steps: int, certain: int, left: int) -> bool:
+        """Whether further passes over so many steps take longer than to find the events one after the other. `certain`: so many
+        were certain in the last one."""
+        return steps * _STEP * left > certain * left * (_FAILURE + self._within * _AGAIN)
 
     # --- the log ----------------------------------------------------------------------------------
 
@@ -222,6 +227,11 @@ class Together:
         self._kinds, self._seqs = np.concatenate(kinds), np.concatenate(seqs)
         self._cells, self._cell_count = _numbered(np.concatenate(keys))
         self._number_events()
+        times = [b.when for b in self._batches if b.when is not None and len(b.when)]
+        span = max(1, int(times[-1][-1]) - int(times[0][0]))
+        lag = max(later.lag for later in unit.later.values())
+        self._within = len(self._kinds) * min(1.0, 1.5 * lag / span)
+        """So many steps are done again for each event that is found alone, about."""
         self._writes: Bools = np.zeros((len(unit.events), width), np.bool_)
         for kind, touches in enumerate(unit.touches):
             self._writes[kind, : len(touches)] = [touch.writes for touch in touches]
@@ -249,12 +259,19 @@ class Together:
     def _number_events(self) -> None:
         """Number the events. Each tick is one."""
         ticks = np.isin(self._kinds, list(self._unit.ticking))
-        logged, own = np.unique(self._seqs[~ticks], return_inverse=True)
+        seqs = self._seqs[~ticks]
+        first = int(seqs.min()) if len(seqs) else 0
+        logged = int(seqs.max()) - first + 1 if len(seqs) else 0
+        if logged > 4 * len(seqs):  # most of the log's events are of types that nobody listens to
+            known, own = np.unique(seqs, return_inverse=True)
+            logged = len(known)
+        else:
+            own = seqs - first
+        count = int(np.count_nonzero(ticks))
         self._event: Ints = np.zeros(len(self._kinds), np.int64)
         self._event[~ticks] = own
-        count = int(np.count_nonzero(ticks))
-        self._event[ticks] = len(logged) + np.arange(count)
-        self._event_count = len(logged) + count
+        self._event[ticks] = logged + np.arange(count)
+        self._event_count = logged + count
         places = [np.flatnonzero(self._kinds == kind) for kind in range(len(self._unit.events))]
         self._steps_of = [(self._seqs[steps], steps) for steps in places]
 
