@@ -20,6 +20,7 @@ import pytest
 
 import timelapse as tl
 from tests.cli.run_cli import cli
+from tests.depth import deep
 from tests.patience import LONG
 from timelapse.errors import (
     HandlerError,
@@ -662,7 +663,8 @@ def test_killed_again_and_again(tmp_path: Path) -> None:
                 run.wait()
         """)
     )
-    for number in range(6):
+    kills = deep(6, 4)
+    for number in range(kills):
         for part in range(10):
             at = number * 10 + part
             put(folder / f"{at:03}.jsonl", lines(hits(30, at * 30)))
@@ -675,7 +677,7 @@ def test_killed_again_and_again(tmp_path: Path) -> None:
         child.stdout.close()
     subprocess.run([sys.executable, str(script), "once"], check=True, timeout=LONG, capture_output=True)
     opened = Reading.open(out)
-    assert opened.digest == run_serial(Plain, hits(1800)).digest
+    assert opened.digest == run_serial(Plain, hits(300 * kills)).digest
     assert opened.parity().same
 
 
