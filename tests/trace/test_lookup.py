@@ -23,7 +23,7 @@ def test_a_table_says_what_arrow_says(values: list[int], rows: list[int]) -> Non
     wanted, column = pa.array(values, pa.int64()), pa.array(rows, pa.int64())
     lookup = Lookup.of(wanted)
     if lookup is None:
-        assert max(values) - min(values) >= 1 << 24
+        assert max(values) - min(values) >= 1 << 24 or min(values) == -(2**63)
         return
     own = column.to_numpy()
     assert lookup.among(own).tolist() == pc.is_in(column, value_set=wanted).to_pylist()

@@ -21,7 +21,7 @@ from timelapse.log.part import reading
 from timelapse.log.reader import Chunk, EventReader, LogReader, cut_rows
 from timelapse.log.rows import row_maker
 from timelapse.model.events import Event
-from timelapse.trace.lookup import Lookup, merged, numbers
+from timelapse.trace.lookup import Lookup, chosen, merged, numbers
 
 Seqs = npt.NDArray[np.int64]
 Mask = npt.NDArray[np.bool_]
@@ -168,7 +168,7 @@ class Columns:
             table = table.select(names)
             if cover:
                 near = np.logical_or.reduce([test.rows(table) for test in cover])
-                seqs = seqs[near]
+                seqs = chosen(seqs, near)
                 if not len(seqs):
                     continue
                 table = table.filter(pa.array(near))
@@ -176,9 +176,9 @@ class Columns:
             for test in tests:
                 own = test.rows(table)
                 mask = own if mask is None else mask & own
-            hits = seqs if mask is None else seqs[mask]
+            hits = seqs if mask is None else chosen(seqs, mask)
             if mask is not None and exact and len(hits):
-                hits = hits[_together_of(tests, codes, table.filter(pa.array(mask)))]
+                hits = chosen(hits, _together_of(tests, codes, table.filter(pa.array(mask))))
             hits = hits[np.searchsorted(hits, lo) : np.searchsorted(hits, hi)]
             count += len(hits)
             if count > most:
@@ -329,12 +329,9 @@ def contained(values: Seqs, others: Seqs) -> Mask:
     """Which of them are among others, which ascend."""
     if not len(others):
         return np.zeros(len(values), np.bool_)
-    least, span = int(others[0]), int(others[-1]) - int(others[0]) + 1
-    if span <= _DENSE * len(values):
-        marked = np.zeros(span + 1, np.bool_)  # the last one is for what lies outside
-        marked[others - least] = True
-        at = (values - least).view(np.uint64)  # what is less is very large then
-        return marked[np.minimum(at, np.uint64(span), out=at).view(np.int64)]
+    lookup = Lookup.within(others, _DENSE * len(values))
+    if lookup is not None:
+        return lookup.among(values)
     found: Mask = others[np.minimum(np.searchsorted(others, values), len(others) - 1)] == values
     return found
 

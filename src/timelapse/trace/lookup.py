@@ -7,6 +7,8 @@ NumPy's `unique` hashes, too; `merged` sorts, which takes next to nothing where 
 from __future__ import annotations
 
 from collections.abc import Iterable
+from functools import cached_property
+from typing import TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -15,44 +17,72 @@ import pyarrow as pa
 from timelapse.tables.ordering import distinct
 
 Ints = npt.NDArray[np.int64]
+NO_INTS: Ints = np.zeros(0, np.int64)
+_Entry = TypeVar("_Entry", bound=np.generic)
+_LEAST = -(1 << 63)
 _SPAN = 1 << 24
 """So far apart the least and the largest may be."""
+_FEW = 4
+"""A column is compared with each of so few numbers in less time than it takes to look its own up."""
 
 
 class Lookup:
     """Some numbers, each with its place; of equal ones with that of the last."""
 
     def __init__(self, values: Ints) -> None:
-        self._least = values.min()
-        self._span = np.uint64(int(values.max()) - int(self._least) + 1)
-        self._places: npt.NDArray[np.int32] = np.zeros(int(self._span) + 1, np.int32)
-        self._places[values - self._least] = np.arange(1, len(values) + 1)
-        self._there = self._places != 0
+        self._values = values
+        self._before, self._last = int(values.min()) - 1, int(values.max())
 
     @classmethod
     def of(cls, values: pa.Array) -> Lookup | None:
         """None where they are no numbers of 64 bits, or lie too far apart."""
         if values.type != pa.int64() or not len(values):
             return None
-        own = values.to_numpy()
-        return cls(own) if int(own.max()) - int(own.min()) < _SPAN else None
+        return cls.within(values.to_numpy(), _SPAN)
+
+    @classmethod
+    def within(cls, values: Ints, span: int) -> Lookup | None:
+        """None where they lie further apart."""
+        least = int(values.min())
+        return cls(values) if least > _LEAST and int(values.max()) - least < span else None
 
     def among(self, column: Ints) -> npt.NDArray[np.bool_]:
         """Which rows hold one of them."""
-        found: npt.NDArray[np.bool_] = (
-            column == self._least if self._span == 1 else self._there[self._at(column)]
-        )
+        if len(self._values) > _FEW:
+            return looked_up(self._there, column - self._before)
+        found: npt.NDArray[np.bool_] = column == self._values[0]
+        for one in self._values[1:]:
+            found |= column == one
         return found
 
     def places(self, column: Ints) -> Ints:
         """For each row the place of its number; -1 where it is none of them."""
-        return self._places[self._at(column)].astype(np.int64) - 1
+        return looked_up(self._places, column - self._before).astype(np.int64)
 
-    def _at(self, column: Ints) -> Ints:
-        """Where the table is looked at: the last entry stands for all numbers outside."""
-        at: npt.NDArray[np.uint64] = (column - self._least).view(np.uint64)  # what is less is very large then
-        np.minimum(at, self._span, out=at)
-        return at.view(np.int64)
+    # An entry on either side stands for all numbers outside.
+
+    @cached_property
+    def _there(self) -> npt.NDArray[np.bool_]:
+        found = np.zeros(self._last - self._before + 2, np.bool_)
+        found[self._values - self._before] = True
+        return found
+
+    @cached_property
+    def _places(self) -> npt.NDArray[np.int32]:
+        found = np.full(self._last - self._before + 2, -1, np.int32)
+        found[self._values - self._before] = np.arange(len(self._values))
+        return found
+
+
+def looked_up(table: npt.NDArray[_Entry], at: Ints) -> npt.NDArray[_Entry]:
+    """The entries at some places: the first or the last one where there is no such place. In half the time that an array of
+    indices takes."""
+    return table.take(at, mode="clip")
+
+
+def chosen(values: Ints, mask: npt.NDArray[np.bool_]) -> Ints:
+    """Those of the values that a mask is true for: in a quarter of the time that the mask as an index takes where it is true here and there."""
+    return values.take(np.flatnonzero(mask))
 
 
 def numbers(column: pa.ChunkedArray) -> Ints | None:
@@ -68,7 +98,7 @@ def numbers(column: pa.ChunkedArray) -> Ints | None:
 
 def merged(parts: Iterable[Ints]) -> Ints:
     """All of them, ascending, once each."""
-    return distinct(np.concatenate([np.zeros(0, np.int64), *parts]), runs=True)
+    return distinct(np.concatenate([NO_INTS, *parts]), runs=True)
 
 
-__all__ = ["Lookup", "merged", "numbers"]
+__all__ = ["Lookup", "chosen", "looked_up", "merged", "numbers"]
