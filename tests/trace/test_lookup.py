@@ -67,6 +67,11 @@ def test_merged_is_what_numpy_says() -> None:
         assert merged(parts).tolist() == np.unique(np.concatenate([np.zeros(0, np.int64), *parts])).tolist()
 
 
+class Pair(tl.Event):
+    a: int
+    b: int
+
+
 class Written(tl.Event):
     a: int
     s: str
@@ -86,3 +91,19 @@ def test_events_that_hold_a_key_whatever_keys_have_in_common(
     found = columns.holding(pattern, keys, 0, len(rows), 1000)
     assert found is not None
     assert found.tolist() == [n for n, row in enumerate(rows) if row in keys]
+
+
+@given(
+    st.lists(st.tuples(st.integers(0, 5), st.integers(0, 5)), max_size=40),
+    st.lists(st.tuples(st.integers(0, 6), st.integers(0, 6)), min_size=1, max_size=20, unique=True),
+)
+def test_events_that_hold_a_key_whose_parts_may_stand_in_either_field(
+    rows: list[tuple[int, int]], keys: list[tuple[int, int]]
+) -> None:
+    """Few keys are looked for one by one, more of them together."""
+    events = [Pair(a=a, b=b)._at(n, n) for n, (a, b) in enumerate(rows)]
+    columns = Columns(MemoryLog(events, [Pair]), 0, len(rows), {"Pair": {"a", "b"}})
+    either = Origins(frozenset(["a", "b"]), ())
+    found = columns.holding(Pattern("Pair", (either, either)), keys, 0, len(rows), 1000)
+    assert found is not None
+    assert found.tolist() == [n for n, row in enumerate(rows) if any({*key} <= {*row} for key in keys)]

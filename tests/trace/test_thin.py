@@ -23,6 +23,7 @@ from tests.trace.test_whole import told
 from tests.trace.test_why import all_writes
 from tests.trace.ways import by_the_loop, without_few
 from tests.writers.sources import load_source
+from timelapse.analysis.origins import Origins
 from timelapse.kernels.choose import SWITCH
 from timelapse.kernels.native import build
 from timelapse.log import MemoryLog
@@ -33,7 +34,7 @@ from timelapse.trace import focus as focus_module
 from timelapse.trace import thin
 from timelapse.trace import whole as whole_module
 from timelapse.trace import writers as writers_module
-from timelapse.trace.columns import Columns, Seqs
+from timelapse.trace.columns import Columns, Pattern, Seqs
 from timelapse.trace.knowledge import Ask, Uncompiled, Unfocused
 from timelapse.trace.moments import Past
 from timelapse.trace.whole import FromBeginning, WholePast, past_of
@@ -403,3 +404,14 @@ def test_pairs_that_are_read_in_both_directions_are_looked_for_once(monkeypatch:
     found = thin.Thinning(past, 0, 200).seqs([("answers", 4)], (), ())
     assert found.tolist() == [e.seq for e in events if 4 in (e.a, e.b)]
     assert looked == [1, 2, 2]
+
+
+def test_a_question_that_reaches_a_little_further_reads_no_columns_again() -> None:
+    """What is stored together is read whole."""
+    past = Past(replay(Antispam, MemoryLog(messages(300), [Message, Friendship]), spark=False))
+    columns = past.columns_of(0, 100, {"Message": {"sender"}})
+    assert past.columns_of(0, 101, {"Message": {"sender"}}) is columns
+    held = columns.holding(Pattern("Message", (Origins(frozenset(["sender"]), ()),)), [(1,)], 0, 100, 300)
+    assert held is not None
+    assert 0 < len(held) < 100
+    assert held.max() < 100, "what is behind is not told"

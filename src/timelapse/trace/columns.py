@@ -31,9 +31,9 @@ B = TypeVar("B")
 
 _NEAR = 1 << 16
 """Events that are so near to one another are read together."""
-_BLOCK = 1 << 16
+BLOCK = 1 << 16
 """Events that are stored together, about."""
-_FREE = 32 * _BLOCK
+_FREE = 32 * BLOCK
 """So many may be read anyway."""
 _AT_ONCE = 1 << 22
 """So many events are compared with keys at a time."""
@@ -43,6 +43,8 @@ _HASHED = 1000
 """So many texts are hashed for each block."""
 _MANY, _FEW = 16, 4
 """Of more keys than these it is worth to look for so few values of which each has one."""
+_SINGLE = 8
+"""So few keys of several parts are looked for one by one."""
 
 
 @dataclass(frozen=True)
@@ -159,6 +161,12 @@ class Columns:
         own_sides = [sides[n] for n in at]
         cover = _cover(tests, own_sides) if len(tests) > 1 else []
         exact = len(tests) > 1 and len(keys) > 1 and np.prod([float(t.count + 1) for t in tests]) < 2**62
+        alone = (
+            [_alone(tests, own) for own in zip(*own_sides, strict=True)]
+            if exact and len(keys) <= _SINGLE
+            else []
+        )
+        exact = exact and not alone
         codes = _codes(tests, own_sides) if exact else NONE
         found: list[Seqs] = []
         count = 0
@@ -172,10 +180,7 @@ class Columns:
                 if not len(seqs):
                     continue
                 table = table.filter(pa.array(near))
-            mask: Mask | None = None
-            for test in tests:
-                own = test.rows(table)
-                mask = own if mask is None else mask & own
+            mask = _rows_of(alone or [tests], table) if tests else None
             hits = seqs if mask is None else chosen(seqs, mask)
             if mask is not None and exact and len(hits):
                 hits = chosen(hits, _together_of(tests, codes, table.filter(pa.array(mask))))
@@ -243,7 +248,7 @@ class Columns:
         far = np.flatnonzero(np.diff(seqs) > _NEAR) + 1
         groups = np.split(seqs, merged([far, np.searchsorted(seqs, self._bases)]))
         whole = self._hi - self._lo
-        self._read += sum(min(whole, _BLOCK + int(g[-1] - g[0])) for g in groups if len(g))
+        self._read += sum(min(whole, BLOCK + int(g[-1] - g[0])) for g in groups if len(g))
 
         def read(group: Seqs) -> list[pa.Table]:
             chunks = self._chunks(int(group[0]), int(group[-1]) + 1, {name: list(fields)})
@@ -317,6 +322,18 @@ def _cover(tests: Sequence[_Wanted], sides: Sequence[Sequence[Any]]) -> list[_Wa
         others = [v != value for v in left[at]]
         left = [list(compress(side, others)) for side in left]
     return [tests[at].only([v for n, v in chosen if n == at]) for at in {n for n, _ in chosen}]
+
+
+def _alone(tests: Sequence[_Wanted], key: Sequence[Any]) -> list[_Wanted]:
+    """What is looked for where one of the keys is."""
+    return [test.only([value]) for test, value in zip(tests, key, strict=True)]
+
+
+def _rows_of(keys: Iterable[Iterable[_Wanted]], table: pa.Table) -> Mask:
+    """The rows in which all parts of one of the keys are."""
+    masks = [np.logical_and.reduce([part.rows(table) for part in parts]) for parts in keys]
+    found: Mask = np.logical_or.reduce(masks)
+    return found
 
 
 def _together(work: Callable[[A], B], over: Iterable[A]) -> Iterator[B]:

@@ -28,7 +28,7 @@ from timelapse.run.run import Run
 from timelapse.run.takeout import reader_without
 from timelapse.tables.table import state_table
 from timelapse.trace import timed
-from timelapse.trace.columns import Columns, Seqs
+from timelapse.trace.columns import BLOCK, Columns, Seqs
 from timelapse.trace.focus import Focus
 from timelapse.trace.knowledge import Ask, Knowledge, Place, Uncompiled, Unfocused
 from timelapse.trace.matter import LONGEST, beginning, newest
@@ -146,7 +146,10 @@ class Past:
         logged = {t.name for t in self.reader.types}
         fields = {name: own for name, own in fields.items() if name in logged}
         if self._columns is None or not self._columns.within(lo, hi):
-            self._columns = Columns(self.reader, lo, hi, fields)
+            # What is stored together is read whole. Of the rest the next question about the same events may need a few.
+            self._columns = Columns(
+                self.reader, lo, max(hi, min(hi + BLOCK - hi % BLOCK, self.cuts[-1])), fields
+            )
         self._columns.add(fields)
         return self._columns
 
