@@ -160,7 +160,9 @@ class Columns:
         tests = [w for w in wanted if w is not None and not w.always]
         own_sides = [sides[n] for n in at]
         cover = _cover(tests, own_sides) if len(tests) > 1 else []
-        exact = len(tests) > 1 and len(keys) > 1 and np.prod([float(t.count + 1) for t in tests]) < 2**62
+        exact = (
+            len(tests) > 1 and len(keys) > 1 and bool(np.prod([float(t.count + 1) for t in tests]) < 2**62)
+        )
         alone = (
             [_alone(tests, own) for own in zip(*own_sides, strict=True)]
             if exact and len(keys) <= _SINGLE
