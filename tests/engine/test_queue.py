@@ -10,8 +10,11 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, TypeVar
 
+import pytest
+
 from tests.engine.programs import A, B, Chained
 from tests.engine.test_schedule import SHAPES, Recording, led
+from timelapse.engine import spark_executor
 from timelapse.engine.executor import Done, Watch
 from timelapse.engine.job import Task, TaskResult
 from timelapse.engine.loop import Loop
@@ -132,6 +135,27 @@ def test_a_task_that_is_heard_of_has_begun() -> None:
     executor.waiting[2][1](tasks[2], TaskResult(3), 1.0)
     assert loop.wait()[0] == tasks[2]
     assert told.seen[2:] == [("begin", 4), ("advance", 4), ("begin", 3), ("end", 3)]
+
+
+def test_java_is_asked_for_its_cores_once_in_a_while(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each look of the driver wants to know them."""
+    asked: list[int] = []
+
+    class Context:
+        @property
+        def defaultParallelism(self) -> int:
+            asked.append(1)
+            return 2 + len(asked)
+
+    now = [100.0]
+    monkeypatch.setattr(spark_executor, "workers_python", lambda spark: None)
+    monkeypatch.setattr(spark_executor, "time", SimpleNamespace(monotonic=lambda: now[0]))
+    session: Any = SimpleNamespace(sparkContext=Context())
+    executor = spark_executor.SparkExecutor(session)
+    assert [executor.cores for _ in range(50)] == [3] * 50
+    now[0] += 1.5
+    assert executor.cores == 4
+    assert len(asked) == 2
 
 
 _SEARCHES = """
