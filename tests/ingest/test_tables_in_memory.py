@@ -162,3 +162,11 @@ def test_spark_false_is_never_spark(tmp_path: Path, spark: SparkSession) -> None
         Log.write(tmp_path / "b", {Login: spark.createDataFrame([(1, 2)], "ts long, user long")}, False)
     with pytest.raises(UsageError, match=r"need Spark, and Log\.write"):
         Log.write(tmp_path / "b", {Txn: pd.DataFrame(COLUMNS)}, False, partitions=2)
+
+
+@pytest.mark.parametrize("table", [pa.table({"n": [1]}), pl.DataFrame({"n": [1]}), pd.DataFrame({"n": [1]})])
+def test_a_table_in_the_place_of_an_option_is_named(table: Any) -> None:
+    """`tl.Source(Login, table)`: the table is compared with what the option may be."""
+    with pytest.raises(IngestError, match=r"format= is a (Table|DataFrame)") as caught:
+        Source("raw/logins.csv", table)
+    assert caught.value.code == "TL411"

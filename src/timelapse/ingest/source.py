@@ -397,9 +397,11 @@ def arrow_table(data: Any) -> pa.Table:
 
 
 def _one_of(name: str, value: object, allowed: tuple[object, ...]) -> None:
-    if value not in allowed:
+    plain = value is None or isinstance(value, str | int | float)  # tables compare cell by cell
+    if not plain or value not in allowed:
         raise _bad_option(
-            f"{name}={value!r} is not known", f"one of {', '.join(repr(a) for a in allowed if a is not None)}"
+            f"{name}={value!r} is not known" if plain else f"{name}= is a {type(value).__name__}",
+            f"one of {', '.join(repr(a) for a in allowed if a is not None)}",
         )
 
 
