@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -107,3 +110,58 @@ def test_events_that_hold_a_key_whose_parts_may_stand_in_either_field(
     found = columns.holding(Pattern("Pair", (either, either)), keys, 0, len(rows), 1000)
     assert found is not None
     assert found.tolist() == [n for n, row in enumerate(rows) if any({*key} <= {*row} for key in keys)]
+
+
+@given(
+    st.lists(st.tuples(st.integers(0, 9), st.integers(0, 9)), max_size=60),
+    st.lists(
+        st.tuples(st.sets(st.tuples(st.integers(0, 9), st.integers(0, 9)), min_size=1), st.booleans(), st.integers(0, 3)),
+        min_size=2, max_size=5,
+    ),
+)  # fmt: skip
+def test_what_was_found_of_other_keys_is_not_looked_for_again(
+    rows: list[tuple[int, int]], asked: list[tuple[set[tuple[int, int]], bool, int]]
+) -> None:
+    """One question after another: keys in either order, of a shorter stretch, of which some are known. Each names all events that hold one of its
+    keys, and no others but those of the few keys that an earlier question had more."""
+    events = [Pair(a=a, b=b)._at(n, n) for n, (a, b) in enumerate(rows)]
+    columns = Columns(MemoryLog(events, [Pair]), 0, len(rows), {"Pair": {"a", "b"}})
+    sides = [Origins(frozenset([name]), ()) for name in ("a", "b")]
+    for keys, turned, less in asked:
+        hi = max(0, len(rows) - less)
+        pattern = Pattern("Pair", tuple(sides[::-1] if turned else sides))
+        given = [key[::-1] if turned else key for key in keys]
+        found = columns.told(pattern, given, ["int", "int"], 0, hi, 1000)
+        assert found is not None
+        told = set(found.tolist())
+        exact = {n for n, row in enumerate(rows[:hi]) if row in keys}
+        assert exact <= told
+        assert told <= set(range(hi))
+        assert len({rows[n] for n in told} - keys) <= len(keys) / 5
+
+
+def test_keys_of_which_nothing_is_missing_cost_no_search(monkeypatch: pytest.MonkeyPatch) -> None:
+    events = [Pair(a=n % 10, b=n % 7)._at(n, n) for n in range(100)]
+    columns = Columns(MemoryLog(events, [Pair]), 0, 100, {"Pair": {"a", "b"}})
+    pattern = Pattern("Pair", (Origins(frozenset(["a"]), ()),))
+    first = columns.told(pattern, [(n,) for n in range(8)], ["int"], 0, 100, 100)
+    searched: list[list[Any]] = []
+    holding = Columns.holding
+
+    def counted(self: Columns, pattern: Pattern, keys: Any, *rest: int) -> Any:
+        searched.append(list(keys))
+        return holding(self, pattern, keys, *rest)
+
+    monkeypatch.setattr(Columns, "holding", counted)
+    again = columns.told(pattern, [(n,) for n in range(8)], ["int"], 0, 100, 100)
+    assert first is not None
+    assert again is not None
+    assert again.tolist() == first.tolist()
+    assert not searched
+    more = columns.told(pattern, [(n,) for n in range(9)], ["int"], 0, 100, 100)
+    assert more is not None
+    assert more.tolist() == [n for n in range(100) if n % 10 < 9]
+    assert searched == [[(8,)]]
+    assert columns.told(pattern, [(n,) for n in range(9)], ["int"], 0, 100, 50) is None, "more than asked for"
+    assert columns.told(pattern, [(True,)], ["bool"], 0, 100, 100) is not None
+    assert searched[-1] == [(True,)], "a key of another type is another key"

@@ -13,7 +13,6 @@ from typing import Any, TypeVar
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from timelapse.analysis.origins import Part
 from timelapse.env.machine import cores
@@ -22,9 +21,10 @@ from timelapse.log.reader import Chunk, EventReader, LogReader, cut_rows
 from timelapse.log.rows import row_maker
 from timelapse.model.events import Event
 from timelapse.trace.lookup import Lookup, chosen, merged, numbers
+from timelapse.trace.sought import Sought, sought_of
+from timelapse.trace.wanted import Mask, Wanted
 
 Seqs = npt.NDArray[np.int64]
-Mask = npt.NDArray[np.bool_]
 NONE: Seqs = np.zeros(0, np.int64)
 A = TypeVar("A")
 B = TypeVar("B")
@@ -39,10 +39,10 @@ _AT_ONCE = 1 << 22
 """So many events are compared with keys at a time."""
 _DENSE = 16
 """Where one in so many numbers is asked for, each has a place in a table; else they are searched for."""
-_HASHED = 1000
-"""So many texts are hashed for each block."""
 _MANY, _FEW = 16, 4
 """Of more keys than these it is worth to look for so few values of which each has one."""
+_HELD = 1 << 22
+"""So many events that were found are kept."""
 _SINGLE = 8
 """So few keys of several parts are looked for one by one."""
 
@@ -63,6 +63,7 @@ class Columns:
         self.fields: dict[str, tuple[str, ...]] = {}
         self._parts: list[Chunk] = []
         self._read, self._asked = 0, False
+        self._held: list[tuple[Sought, int, int, Seqs]] = []
         bases = [s.base for s in reader.segments] if isinstance(reader, LogReader) else []
         self._bases = np.asarray(bases, np.int64)
         self.add(fields)
@@ -93,7 +94,7 @@ class Columns:
     def apart(self, chunks: Iterable[Chunk], fields: Mapping[str, Collection[str]]) -> Columns:
         """The columns of some of the events alone: of `chunks`, which have these fields."""
         found = copy(self)
-        found._parts = list(chunks)
+        found._parts, found._held = list(chunks), []
         found.fields = {name: tuple(own) for name, own in fields.items()}
         return found
 
@@ -144,6 +145,31 @@ class Columns:
             name in self.fields and set(own) - {"ts", "seq"} <= set(self.fields[name]) for name, own in fields.items()
         )  # fmt: skip
 
+    def told(
+        self, pattern: Pattern, keys: Sequence[tuple[Any, ...]], kinds: Sequence[str], lo: int, hi: int, most: int, *, spare: float = 0.2
+    ) -> Seqs | None:  # fmt: skip
+        """The same as `holding`: of what was found for other states, statements or ways only the keys are looked for that are missing. `kinds`: the
+        types of their parts. `spare`: what was found may be of so many more keys, by their number."""
+        sought, known = sought_of(pattern.type, pattern.parts, keys, kinds), NONE
+        like = [
+            held for held in self._held if held[1] <= lo and hi <= held[2] and sought.like(held[0], spare)
+        ]
+        if like:
+            own, _, _, seqs = min(like, key=lambda held: len(sought.keys - held[0].keys))
+            known = seqs[np.searchsorted(seqs, lo) : np.searchsorted(seqs, hi)]
+            missing = sought.keys - own.keys
+            keys = [k for k, parts in zip(keys, sought.ordered(keys), strict=True) if parts in missing]
+            sought = sought._replace(keys=own.keys | missing)
+        found = self.holding(pattern, keys, lo, hi, most) if keys else NONE
+        if found is None or len(known) + len(found) > most:
+            return None
+        found = merged([known, found])
+        if keys:
+            if sum(len(held) for *_, held in self._held) + len(found) > _HELD:
+                self._held.clear()
+            self._held.append((sought, lo, hi, found))
+        return found
+
     def holding(
         self, pattern: Pattern, keys: Sequence[tuple[Any, ...]], lo: int, hi: int, most: int
     ) -> Seqs | None:
@@ -153,7 +179,7 @@ class Columns:
         """
         sides: list[tuple[Any, ...]] = list(zip(*keys, strict=True))
         wanted = [
-            None if part is None else _Wanted(part, list(dict.fromkeys(side)))
+            None if part is None else Wanted(part, list(dict.fromkeys(side)))
             for part, side in zip(pattern.parts, sides, strict=True)
         ]
         at = [n for n, w in enumerate(wanted) if w is not None and not w.always]
@@ -311,7 +337,7 @@ def picked(table: pa.Table, seqs: Seqs) -> pa.Table:
     return table if len(at) == len(own) else table.take(pa.array(at))
 
 
-def _cover(tests: Sequence[_Wanted], sides: Sequence[Sequence[Any]]) -> list[_Wanted]:
+def _cover(tests: Sequence[Wanted], sides: Sequence[Sequence[Any]]) -> list[Wanted]:
     """Few values of which each key has one in its place: who holds none of them holds no key. None where there are no few. `sides`: of
     each part what the keys have."""
     left, chosen = list(sides), list[tuple[int, Any]]()
@@ -326,12 +352,12 @@ def _cover(tests: Sequence[_Wanted], sides: Sequence[Sequence[Any]]) -> list[_Wa
     return [tests[at].only([v for n, v in chosen if n == at]) for at in {n for n, _ in chosen}]
 
 
-def _alone(tests: Sequence[_Wanted], key: Sequence[Any]) -> list[_Wanted]:
+def _alone(tests: Sequence[Wanted], key: Sequence[Any]) -> list[Wanted]:
     """What is looked for where one of the keys is."""
     return [test.only([value]) for test, value in zip(tests, key, strict=True)]
 
 
-def _rows_of(keys: Iterable[Iterable[_Wanted]], table: pa.Table) -> Mask:
+def _rows_of(keys: Iterable[Iterable[Wanted]], table: pa.Table) -> Mask:
     """The rows in which all parts of one of the keys are."""
     masks = [np.logical_and.reduce([part.rows(table) for part in parts]) for parts in keys]
     found: Mask = np.logical_or.reduce(masks)
@@ -355,7 +381,7 @@ def contained(values: Seqs, others: Seqs) -> Mask:
     return found
 
 
-def _codes(tests: Sequence[_Wanted], values: Sequence[Sequence[Any]]) -> Seqs:
+def _codes(tests: Sequence[Wanted], values: Sequence[Sequence[Any]]) -> Seqs:
     """A number for each key, ascending: `values` has those of each part."""
     code = np.zeros(len(values[0]), np.int64)
     for test, own in zip(tests, values, strict=True):
@@ -363,7 +389,7 @@ def _codes(tests: Sequence[_Wanted], values: Sequence[Sequence[Any]]) -> Seqs:
     return np.sort(code)
 
 
-def _together_of(tests: Sequence[_Wanted], codes: Seqs, table: pa.Table) -> Mask:
+def _together_of(tests: Sequence[Wanted], codes: Seqs, table: pa.Table) -> Mask:
     """The rows in which one key's parts stand together, of those in which each part is some key's."""
     sides = [test.places(table) for test in tests]
     if any(side is None for side in sides):
@@ -376,124 +402,3 @@ def _together_of(tests: Sequence[_Wanted], codes: Seqs, table: pa.Table) -> Mask
             known &= places >= 0
         total |= known & contained(code, codes)
     return total
-
-
-class _Wanted:
-    """Values that a part of a key may have, and where they can come from."""
-
-    def __init__(self, part: Any, values: list[Any]) -> None:
-        self._part = part
-        self.fields, self._values = sorted(part.fields), values
-        self._alike = len(set(map(type, values))) == 1
-        self._places = dict(zip(self._named(values), range(len(values)), strict=True))
-        self.count = len(values)
-        self._arrays: dict[pa.DataType, tuple[pa.Array | None, Seqs]] = {}
-        self._lookups: dict[pa.DataType, Lookup | None] = {}
-        self.always = any(c == v and type(c) is type(v) for c in part.constants for v in values)
-
-    def only(self, values: list[Any]) -> _Wanted:
-        """The same for these values."""
-        return _Wanted(self._part, values)
-
-    def of(self, values: Sequence[Any]) -> Seqs:
-        """Where values stand among them."""
-        return np.fromiter(map(self._places.__getitem__, self._named(values)), np.int64, len(values))
-
-    def _named(self, values: Sequence[Any]) -> Iterable[Any]:
-        """Values as they are told apart: equal ones of several types are not the same."""
-        return values if self._alike else zip(map(type, values), values, strict=True)
-
-    def places(self, table: pa.Table) -> list[Seqs] | None:
-        """For each field where its value stands among them, by row; -1 where it is none. None: that is not known."""
-        found: list[Seqs] = []
-        for field in self.fields:
-            column = table.column(field)
-            kind = _plain(column.type)
-            values, at = self._of(kind)
-            if values is None:
-                return None
-            lookup, own = self._lookup(kind), numbers(column)
-            if lookup is not None and own is not None:
-                found.append(at[lookup.places(own)])
-                continue
-            index = pc.index_in(column.cast(kind), value_set=values)
-            found.append(at[np.asarray(pc.fill_null(index, len(at) - 1))])
-        return found
-
-    def rows(self, table: pa.Table) -> Mask:
-        """The rows in which one of the fields holds one of the values."""
-        total = np.zeros(table.num_rows, np.bool_)
-        for field in self.fields:
-            column = table.column(field)
-            kind = _plain(column.type)
-            values, _ = self._of(kind)
-            if values is None:
-                return np.ones(table.num_rows, np.bool_)
-            lookup, own = self._lookup(kind), numbers(column)
-            total |= _among(column, values) if lookup is None or own is None else lookup.among(own)
-        return total
-
-    def soon(self, table: pa.Table) -> bool:
-        """Whether a table is looked through without hashing the values for it."""
-        kinds = [table.schema.field(field).type for field in self.fields]
-        few = self.count <= _HASHED
-        return all((few and pa.types.is_dictionary(k)) or self._lookup(_plain(k)) is not None for k in kinds)
-
-    def _lookup(self, kind: pa.DataType) -> Lookup | None:
-        if kind not in self._lookups:
-            values, _ = self._of(kind)
-            self._lookups[kind] = None if values is None else Lookup.of(values)
-        return self._lookups[kind]
-
-    def _of(self, kind: pa.DataType) -> tuple[pa.Array | None, Seqs]:
-        """Those that a column of a type may hold (None: that is not known), and where they stand among all, then -1."""
-        if kind not in self._arrays:
-            asked = self._values[:1] if self._alike else self._values
-            fitting = [v for v in asked if _fits(v, kind)]
-            if self._alike and fitting:
-                fitting = self._values
-            at = np.append(self.of(fitting), -1)
-            try:
-                self._arrays[kind] = pa.array(fitting, kind), at
-            except (pa.ArrowInvalid, OverflowError, UnicodeEncodeError):
-                self._arrays[kind] = None, at
-        return self._arrays[kind]
-
-
-def _plain(kind: pa.DataType) -> pa.DataType:
-    """The type of a column's values as keys have them."""
-    kind = kind.value_type if pa.types.is_dictionary(kind) else kind
-    return pa.int64() if pa.types.is_timestamp(kind) else kind
-
-
-def _among(column: pa.ChunkedArray, values: pa.Array) -> Mask:
-    if not len(values):
-        return np.zeros(len(column), np.bool_)
-    if not pa.types.is_dictionary(column.type):
-        return _is_in(column, values)
-    found = []
-    for chunk in column.chunks:
-        known = np.append(_is_in(chunk.dictionary, values), False)
-        found.append(known[chunk.indices.fill_null(len(known) - 1).to_numpy(zero_copy_only=False)])
-    return np.concatenate([np.zeros(0, np.bool_), *found])
-
-
-def _is_in(array: pa.Array | pa.ChunkedArray, values: pa.Array) -> Mask:
-    if pa.types.is_timestamp(array.type):
-        array = array.cast(pa.int64())
-    if array.type != values.type:
-        array = array.cast(values.type)
-    if len(values) == 1:
-        return np.asarray(pc.fill_null(pc.equal(array, values[0]), False))
-    return np.asarray(pc.is_in(array, value_set=values))
-
-
-def _fits(value: Any, kind: pa.DataType) -> bool:
-    """Whether a column of this type can hold a value of a key: keys are never converted."""
-    if isinstance(value, bool):
-        return bool(pa.types.is_boolean(kind))
-    if isinstance(value, int):
-        return bool(pa.types.is_integer(kind))
-    if isinstance(value, str):
-        return bool(pa.types.is_large_string(kind) or pa.types.is_string(kind))
-    return isinstance(value, bytes) and bool(pa.types.is_large_binary(kind) or pa.types.is_binary(kind))

@@ -11,9 +11,10 @@ from timelapse.analysis.origins import Origins
 from timelapse.kinds.grouped import Grouped
 from timelapse.model.events import Event
 from timelapse.model.types import INT, STR
-from timelapse.trace.columns import Columns, Mask, Pattern, Seqs, contained
+from timelapse.trace.columns import Columns, Pattern, Seqs, contained
 from timelapse.trace.knowledge import Key
 from timelapse.trace.lookup import merged
+from timelapse.trace.wanted import Mask
 
 if TYPE_CHECKING:
     from timelapse.trace.moments import Past

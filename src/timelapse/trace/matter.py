@@ -155,11 +155,12 @@ class Matter:
     def _holding(self, name: str, parts: Sequence[tuple[Any, ...]]) -> Iterator[int]:
         """The events that may write keys that begin so."""
         assert self._columns is not None
+        kinds = [kind.text for kind in key_types(self._known.spec.states[name])]
         for pattern in self._known.writers_of(name):
             if pattern.type not in self._types:
                 raise Unfocused(f"ticks write {name}")
             wanted = Pattern(pattern.type, pattern.parts[: len(parts[0])])
-            hits = self._columns.holding(wanted, parts, self.lo, self.end, self._most)
+            hits = self._columns.told(wanted, parts, kinds, self.lo, self.end, self._most)
             if hits is None:
                 raise Unfocused(f"too many events may write {name}")
             cls = self._types[pattern.type]
@@ -217,12 +218,13 @@ def _back_from(known: Knowledge, columns: Columns, place: Place, lo: int, hi: in
     """The events from `lo` to before `hi` that may have written a place, from an event on."""
     spec, key = known.spec.states[place[0]], place[1]
     (parts,) = key_parts(spec.outer, [key.key]) if isinstance(key, Under) else key_parts(spec.key, [key])
+    kinds = [kind.text for kind in key_types(spec)]
     found: list[Seqs] = [NONE]
     since = lo
     for pattern in known.writers_of(spec.name):
         wanted = Pattern(pattern.type, pattern.parts[: len(parts)])
         for back in _BACK:
-            seqs = columns.holding(wanted, [parts], max(lo, hi - back), hi, _MOST)
+            seqs = columns.told(wanted, [parts], kinds, max(lo, hi - back), hi, _MOST)
             if seqs is not None:
                 found.append(seqs)
                 since = max(since, hi - back)

@@ -11,8 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from operator import itemgetter
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -58,8 +57,6 @@ class Thinning:
         """The states of which every key matters."""
         self._todo: dict[str, set[Any] | None] = {}
         """What is to be looked for: keys; None: all of them."""
-        self._held: list[tuple[_Sought, Seqs]] = []
-        """The events that may write some keys, whatever the state."""
         self._found: dict[tuple[str, str], Seqs] = {}
         """The events that may write what matters of a state, by its name and their type."""
 
@@ -153,15 +150,11 @@ class Thinning:
                     yield pattern.type, self._fresh(name, own, parts, kinds)
 
     def _fresh(self, name: str, pattern: Pattern, parts: list[tuple[Any, ...]], kinds: Sequence[str]) -> Seqs:
-        """What was found of these keys before, for other states or statements, is not looked for again. `kinds`: the types of their parts."""
+        """`kinds`: the types of the keys' parts."""
         assert self._columns is not None
-        sought = _sought(pattern, parts, kinds)
-        hits = next((seqs for own, seqs in self._held if own.tells(sought)), None)
+        hits = self._columns.told(pattern, parts, kinds, self._lo, self._hi, self._most, spare=1)
         if hits is None:
-            hits = self._columns.holding(pattern, parts, self._lo, self._hi, self._most)
-            if hits is None:
-                raise Unfocused(f"too many events may write {name}")
-            self._held.append((sought, hits))
+            raise Unfocused(f"too many events may write {name}")
         known = self._found.get((name, pattern.type), NONE)
         self._found[name, pattern.type] = all_ = merged([known, hits])
         if len(all_) > self._most:
@@ -194,32 +187,6 @@ class Thinning:
             return {self._known.place(asked, event) for event in given}
         except Exception as error:  # in an expression that is not reached, perhaps
             raise Unfocused(f"a key cannot be told: {error}") from error
-
-
-class _Sought(NamedTuple):
-    """Keys, and where each part of them may come from: the parts in an order that is the same for (a, b) and for (b, a)."""
-
-    type: str
-    parts: tuple[Any, ...]
-    kinds: tuple[str, ...]
-    keys: frozenset[tuple[Any, ...]]
-
-    def tells(self, other: _Sought) -> bool:
-        """Whether what was found of these keys does for others: for most of them, of which some may be known from elsewhere."""
-        same = self[:3] == other[:3] and len(self.keys) <= 2 * len(other.keys)
-        return same and other.keys <= self.keys
-
-
-def _sought(pattern: Pattern, keys: Iterable[tuple[Any, ...]], kinds: Sequence[str]) -> _Sought:
-    def name(place: int) -> str:
-        part = pattern.parts[place]
-        return "" if part is None else f"{sorted(part.fields)} {part.constants!r}"
-
-    order = sorted(range(len(pattern.parts)), key=name)
-    if order != sorted(order):
-        keys = map(itemgetter(*order), keys)
-    own = tuple(pattern.parts[n] for n in order), tuple(kinds[n] for n in order)
-    return _Sought(pattern.type, *own, frozenset(keys))
 
 
 @dataclass(frozen=True)
