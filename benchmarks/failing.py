@@ -141,6 +141,7 @@ def main() -> None:
         "--rounds", type=int, default=2, help="medians of all but the first, which compiles, are shown"
     )
     parser.add_argument("--only", nargs="*", help="programs")
+    parser.add_argument("--lag", type=float, default=1, help="seconds, of FailingCalls")
     given = parser.parse_args()
     os.environ["TIMELAPSE_KERNEL"] = "native"  # waits for the compiler
     named = ["no bad event" if n == 0 else f"1 in {n:,}" for n in SHARES]
@@ -151,8 +152,10 @@ def main() -> None:
         for cls in (Failing, FailingWindows, FailingTimers, FailingLate, FailingCalls):
             if given.only and cls.__name__ not in given.only:
                 continue
+            lag = {"lag": int(given.lag * tl.SECOND)} if cls is FailingCalls else {}
             rounds = [
-                [_replayed(cls(bad=0), log, quarantine=False)] + [_replayed(cls(bad=n), log) for n in SHARES]
+                [_replayed(cls(bad=0, **lag), log, quarantine=False)]
+                + [_replayed(cls(bad=n, **lag), log) for n in SHARES]
                 for _ in range(given.rounds)
             ]
             plain, *took = map(statistics.median, zip(*(rounds[1:] or rounds), strict=True))

@@ -372,8 +372,7 @@ class _Names(dict[str, Any]):
 def _numbered(keys: npt.NDArray[np.uint64]) -> tuple[npt.NDArray[np.int32], int]:
     """Small numbers in place of keys, -1 where there is none, and how many there are."""
     flat = keys.ravel()
-    size = 1 << max(4, (2 * len(flat)).bit_length())
+    size = 1 << max(4, (3 * int(np.count_nonzero(flat)) // 2).bit_length())
     into: npt.NDArray[np.int32] = np.zeros(len(flat), np.int32)
     count = number(flat, np.zeros(size, np.uint64), np.zeros(size, np.int32), into)
-    into[flat == 0] = -1
     return into.reshape(keys.shape), int(count)

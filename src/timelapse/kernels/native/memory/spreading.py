@@ -13,10 +13,13 @@ AT_ONCE, LATE = 1, 2
 
 @primitive()
 def number(keys, found, numbers, into):  # type: ignore[no-untyped-def]
-    """Number keys by the order in which they come first. `found` and `numbers`: a hash table, empty."""
+    """Number keys by the order in which they come first; 0 is none, and gets -1. `found` and `numbers`: a hash table, empty."""
     mask, count = _U(len(found) - 1), 0
     for n in range(len(keys)):
         key = keys[n]
+        if key == 0:
+            into[n] = -1
+            continue
         at = (key ^ (key >> _U(32))) & mask
         while found[at] != 0 and found[at] != key:
             at = (at + _U(1)) & mask
