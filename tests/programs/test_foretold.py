@@ -14,6 +14,8 @@ from tests.programs.catalogue import CATALOGUE, Entry
 from tests.programs.data import make
 from timelapse.analysis import analyse
 from timelapse.kernels import choose
+from timelapse.kernels.lowered import lowered_once
+from timelapse.plan import schedule
 from timelapse.run import foresight
 from timelapse.run.conflicts import plan_of
 from timelapse.run.explain import explain, scale
@@ -116,9 +118,10 @@ def test_more_cores_are_never_foretold_to_be_slower(
         known: dict[str, Any] = {}
         more = 0.0
         for cores in (64, 16, 4, 2, 1):
-            plan = plan_of(
-                program, analysis, cast("Any", Grown(log.reader, events)), counts, cores=cores, threads=cores, known=known
-            )  # fmt: skip
+            with lowered_once():
+                plan = plan_of(
+                    program, analysis, cast("Any", Grown(log.reader, events)), counts, cores=cores, threads=cores, known=known
+                )  # fmt: skip
             seconds = plan.ratio() * plan.law.serial_seconds
             assert seconds >= more * 0.9999, (events, cores)
             more = seconds
@@ -144,3 +147,25 @@ def test_fewer_slices_are_planned_where_more_would_be_python(
     assert 1 < plan.slices() <= 8_000_000 // 200_000
     assert default_slices(1, 64, plan) == plan.slices()
     assert "40 slices at most" in plan.reason
+
+
+def test_planning_for_many_cores_plays_few_steps(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A replay waits for its plan."""
+    monkeypatch.setattr("timelapse.kernels.native.build.is_compiled", lambda unit: False)
+    monkeypatch.setattr(foresight, "WARM_EVENTS", 200_000)
+    (entry,) = (e for e in CATALOGUE if e.name == "VoteFeatures")
+    program, steps, play = entry.program(), 0, schedule.foretell
+
+    def counted(shapes: Any, times: Any, shares: Any, lead: int, cores: int) -> float:
+        nonlocal steps
+        steps += len(shares) * (1 + len(shapes))
+        return play(shapes, times, shares, lead, cores)
+
+    monkeypatch.setattr(schedule, "foretell", counted)
+    schedule.arrange.cache_clear()
+    log, analysis = _log(entry, program, tmp_path), analyse(program)
+    counts = {t.name: t.count * 700_000 // EVENTS for t in log.info().types}
+    plan_of(
+        program, analysis, cast("Any", Grown(log.reader, 700_000)), counts, cores=64, threads=64, known={}
+    )
+    assert 0 < steps < 100_000

@@ -28,6 +28,8 @@ from timelapse.plan.strategy import Choice, Strategy
 
 Mode = Literal["staged", "chain", "by key"]
 _POWERS = tuple(1 << n for n in range(17))
+_NEAR = 3
+"""Of so many numbers of slices sizes of the first slice are tried."""
 
 
 @dataclass(frozen=True)
@@ -135,8 +137,10 @@ class Plan:
             return COMPILED_COMPUTED_SHARE if computed else cost.decode / cost.seconds
         return COMPUTED_SHARE if computed else SHARING_SHARE
 
-    def arrange(self, slices: int, cores: int | None = None, *, apart: bool = False) -> Arrangement:
-        """How to cut the log into so many slices, and how many of them lead. `apart`: no task takes several."""
+    def arrange(
+        self, slices: int, cores: int | None = None, *, apart: bool = False, even: bool = False
+    ) -> Arrangement:
+        """How to cut the log into so many slices, and how many of them lead. `apart`: no task takes several. `even`: slices of one size."""
         law = self.law
         task = THREAD_TASK_SECONDS if self.threads > 1 and self.unlocked else law.task_seconds
         logs = self.final.logs
@@ -149,7 +153,7 @@ class Plan:
             law.recalled * law.serial_seconds, self.reach, law.one_by_one(0, self.threads), law.later(self.events),
             None if apart or not self.hands_on else law.hand_seconds,
         )  # fmt: skip
-        return arrange(self.shapes, times, slices, cores or self.cores, lead=self.lead)
+        return arrange(self.shapes, times, slices, cores or self.cores, lead=self.lead, even=even)
 
     @property
     def hands_on(self) -> bool:
@@ -178,7 +182,9 @@ class Plan:
         tried = {*fewer, cores, cores + 1, 2 * cores}
         if self.most is not None:
             tried = {min(n, self.most) for n in tried}
-        return min(sorted(tried), key=lambda n: (self.arrange(n, cores).seconds, n))
+        # Sizes of the first slice are tried for the few numbers that are best with even slices.
+        near = sorted(tried, key=lambda n: (self.arrange(n, cores, even=True).seconds, n))[:_NEAR]
+        return min(near, key=lambda n: (self.arrange(n, cores).seconds, n))
 
     def phases(self) -> dict[str, float]:
         """Foretold core-seconds by phase of all passes, over the whole log."""

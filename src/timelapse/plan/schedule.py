@@ -282,6 +282,10 @@ def foretell(shapes: Sequence[Shape], times: Times, shares: Sequence[float], lea
             return now
         now, _, call = heapq.heappop(running)
         call()
+        while (
+            running and running[0][0] == now
+        ):  # even slices end together: what comes next is asked once for all of them
+            heapq.heappop(running)[2]()
 
 
 def merging(cores: int) -> float:
