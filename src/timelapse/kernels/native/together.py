@@ -198,7 +198,7 @@ class Together:
     def _is_slower(self, steps: int, certain: int, left: int) -> bool:
         """Whether further passes over so many steps take longer than to find the events one after the other. `certain`: so many
         were certain in the last one."""
-        return steps * _STEP * left > certain * left * (_FAILURE + self._within * _AGAIN)
+        return left > 0 and steps * _STEP > certain * (_FAILURE + self._within * _AGAIN)
 
     # --- the log ----------------------------------------------------------------------------------
 
