@@ -28,7 +28,8 @@ from timelapse.kernels.native.kernel import PIECE, Ints, NativeKernel, Shown
 from timelapse.kernels.native.later import with_later, with_ticks
 from timelapse.kernels.native.leaving import Failed, TooOften
 from timelapse.kernels.native.lowering.values import number_of
-from timelapse.kernels.native.memory.spreading import AT_ONCE, LATE, needed, number, spread
+from timelapse.kernels.native.memory import blocks
+from timelapse.kernels.native.memory.spreading import AT_ONCE, LATE, needed, number, number_again, spread
 from timelapse.kernels.native.memory.strings import Interned
 from timelapse.kernels.native.raised import raised_rows
 from timelapse.kernels.native.unit import Touch, Unit
@@ -39,6 +40,8 @@ from timelapse.model.failure import Quarantined, quarantined_row
 from timelapse.model.program import Program, params_of
 
 Bools = npt.NDArray[np.bool_]
+Numbers = npt.NDArray[np.int32]
+Keys = npt.NDArray[np.uint64]
 _SHARE = 4
 """What it holds takes one part in so many of the memory at most."""
 _MOST_PASSES = 8
@@ -149,12 +152,59 @@ class _Listing(NativeKernel):
 class _Tables(dict[str, pa.Table]):
     """Some rows of a chunk's tables, for the few steps that run as Python."""
 
-    def __init__(self, chunk: Chunk, rows: dict[str, Bools]) -> None:
+    def __init__(self, chunk: Chunk, rows: dict[str, Ints]) -> None:
         super().__init__()
         self._chunk, self._rows = chunk, rows
 
     def __missing__(self, name: str) -> pa.Table:
-        found = self[name] = self._chunk.tables[name].filter(pa.array(self._rows[name]))
+        found = self[name] = self._chunk.tables[name].take(pa.array(self._rows[name]))
+        return found
+
+
+@dataclass(frozen=True)
+class _Steps:
+    """Steps of the log: their batches, and of each its kind, its seq, the number of its event, and the numbers of the rows that it can touch
+    (-1: none)."""
+
+    batches: list[Batch]
+    kinds: npt.NDArray[np.int8]
+    seqs: Ints
+    events: Numbers
+    cells: Numbers
+    event_count: int
+    cell_count: int
+
+    def only(self, unit: Unit, keep: Bools) -> _Steps:
+        """Some of them. What is numbered is numbered anew."""
+        batches, begin = list[Batch](), 0
+        for batch in self.batches:
+            own = keep[begin : begin + batch.events]
+            begin += batch.events
+            if own.any():
+                batches.append(batch if own.all() else _part(unit, batch, own))
+        events, event_count = _numbered_again(self.events.reshape(-1, 1), keep, self.event_count)
+        cells, cell_count = _numbered_again(self.cells, keep, self.cell_count)
+        return _Steps(
+            batches, self.kinds[keep], self.seqs[keep], events.ravel(), cells, event_count, cell_count
+        )
+
+    def places(self, unit: Unit, failures: Sequence[_Failure]) -> Ints:
+        """Where the steps are that have failed. Raises NotTogether."""
+        kinds = np.array([f.kind for f in failures], np.int64)
+        seqs = np.array([f.seq for f in failures], np.int64)
+        found: Ints = np.full(len(failures), -1, np.int64)
+        for kind in range(len(unit.events)):
+            at_once = kind not in unit.later and kind not in unit.ticking
+            which = np.flatnonzero((kinds == kind) | (at_once & (kinds < 0) & (found < 0)))
+            if not len(which):
+                continue
+            own = np.flatnonzero(self.kinds == kind)
+            known = np.append(self.seqs[own], -1)
+            at = np.searchsorted(known[:-1], seqs[which])
+            is_there = known[at] == seqs[which]
+            found[which[is_there]] = own[at[is_there]]
+        if (found < 0).any():
+            raise NotTogether("a step is not known")
         return found
 
 
@@ -164,77 +214,80 @@ class Together:
     def __init__(self, program: Program, work: PassProgram, unit: Unit, source: Source, events: int) -> None:
         """Raises NotTogether, NotCompiled."""
         self._program, self._work, self._unit = program, work, unit
-        self._events, self._begins = events, source.begin
+        self._count, self._begins = events, source.begin
         self._interned = Interned(unit.texts)
         self._params = params_of(program)
         self._most = memory_alone() // _SHARE
-        self._batches: list[Batch] = []
         self._rows: dict[int, Quarantined] = {}
-        self._read(with_ticks(with_later(source, unit), program, source, unit))
+        assert not isinstance(unit.touches, str)
+        self._width = max(map(len, unit.touches))
+        self._writes: Bools = np.zeros((len(unit.events), self._width), np.bool_)
+        for kind, touches in enumerate(unit.touches):
+            self._writes[kind, : len(touches)] = [touch.writes for touch in touches]
+        self._steps = self._read(with_ticks(with_later(source, unit), program, source, unit))
+        times = [b.when for b in self._steps.batches if b.when is not None and len(b.when)]
+        span = max(1, int(times[-1][-1]) - int(times[0][0]))
+        lag = max(later.lag for later in unit.later.values())
+        self._within = len(self._steps.kinds) * min(1.0, 1.5 * lag / span)
+        """So many steps are done again for each event that is found alone, about."""
 
     def find(
         self, tick: Callable[[int, int], None], *, otherwise: bool = True
     ) -> tuple[list[Quarantined], bool]:
         """Events that are taken out, by rising seq, and whether these are all. `tick` is told of further steps of the log, and how many events
         were taken out. `otherwise`: the others can be found one after the other, compiled. Raises NotTogether."""
-        keep: Bools = np.ones(len(self._kinds), np.bool_)
-        budget, is_all = _MOST_PASSES * len(keep), False
+        budget, is_all = _MOST_PASSES * len(self._steps.kinds), False
         while not is_all and budget > 0:
-            budget -= int(np.count_nonzero(keep))
+            budget -= len(self._steps.kinds)
             kernel = _Listing(
-                self._program, self._work, self._unit, self._events, self._interned, self._begins
+                self._program, self._work, self._unit, self._count, self._interned, self._begins
             )
             try:
-                failures = kernel.go(self._some(keep), lambda steps: tick(steps, len(self._rows)))
+                failures = kernel.go(self._steps.batches, lambda steps: tick(steps, len(self._rows)))
             finally:
                 kernel.close()
             late = sum(f.kind in self._unit.later for f in failures)
             is_all = not late
-            certain = self._judge(keep, failures)
-            if otherwise and self._is_slower(int(np.count_nonzero(keep)), certain, late - certain):
+            certain = self._judge(failures)
+            if otherwise and self._is_slower(certain, late - certain):
                 break
         return [self._rows[seq] for seq in sorted(self._rows)], is_all
 
-    def _is_slower(self, steps: int, certain: int, left: int) -> bool:
-        """Whether further passes over so many steps take longer than to find the events one after the other. `certain`: so many
-        were certain in the last one."""
+    def _is_slower(self, certain: int, left: int) -> bool:
+        """Whether further passes take longer than to find the events one after the other. `certain`: so many were certain in the last one."""
+        steps = len(self._steps.kinds)
         return left > 0 and steps * _STEP > certain * (_FAILURE + self._within * _AGAIN)
 
     # --- the log ----------------------------------------------------------------------------------
 
-    def _read(self, chunks: Iterator[Chunk]) -> None:
+    def _read(self, chunks: Iterator[Chunk]) -> _Steps:
         unit, decoder = self._unit, Decoder(self._unit, self._interned)
         assert not isinstance(unit.touches, str)
-        width, held = max(map(len, unit.touches)), 0
-        kinds, seqs, keys = list[npt.NDArray[np.int8]](), list[Ints](), list[npt.NDArray[np.uint64]]()
+        batches, keys, held = list[Batch](), list[tuple[Batch, int, Ints, Keys]](), 0
+        begin = 0
         for chunk in chunks:
             batch = decoder.decode(chunk)
-            seq: Ints = np.zeros(batch.events, np.int64)
-            key: npt.NDArray[np.uint64] = np.zeros((batch.events, width), np.uint64)
             for kind, touches in enumerate(unit.touches):
-                own = batch.kinds == kind
-                seq[own] = batch.arrays[2 * kind + 1]
-                key[own, : len(touches)] = self._keys(batch, kind, touches)
-            self._batches.append(batch)
-            kinds.append(batch.kinds)
-            seqs.append(seq)
-            keys.append(key)
-            held += sum(array.nbytes for array in batch.arrays) + 4 * key.nbytes
+                own = self._keys(batch, kind, touches)
+                if len(own):
+                    keys.append((batch, kind, begin + np.flatnonzero(batch.kinds == kind), own))
+                    held += 5 * own.nbytes
+            batches.append(batch)
+            begin += batch.events
+            held += sum(array.nbytes for array in batch.arrays) + 4 * batch.events * (self._width + 4)
             if held > self._most:
                 raise NotTogether("the log is too large to be held")
-        if not kinds:
+        if not batches:
             raise NotTogether("the log is empty")
-        self._kinds, self._seqs = np.concatenate(kinds), np.concatenate(seqs)
-        self._cells, self._cell_count = _numbered(np.concatenate(keys))
-        self._number_events()
-        times = [b.when for b in self._batches if b.when is not None and len(b.when)]
-        span = max(1, int(times[-1][-1]) - int(times[0][0]))
-        lag = max(later.lag for later in unit.later.values())
-        self._within = len(self._kinds) * min(1.0, 1.5 * lag / span)
-        """So many steps are done again for each event that is found alone, about."""
-        self._writes: Bools = np.zeros((len(unit.events), width), np.bool_)
-        for kind, touches in enumerate(unit.touches):
-            self._writes[kind, : len(touches)] = [touch.writes for touch in touches]
+        kinds = np.concatenate([batch.kinds for batch in batches])
+        seqs: Ints = np.zeros(begin, np.int64)
+        numbering = _Numbering(sum(own.size for *_, own in keys))
+        cells: Numbers = np.full((begin, self._width), -1, np.int32)
+        for batch, kind, rows, own in keys:
+            seqs[rows] = batch.arrays[2 * kind + 1]
+            cells[rows, : own.shape[1]] = numbering.numbered(own)
+        events, event_count = _numbered_events(unit, kinds, seqs)
+        return _Steps(batches, kinds, seqs, events, cells, event_count, numbering.count)
 
     def _keys(self, batch: Batch, kind: int, touches: Sequence[Touch]) -> npt.NDArray[np.uint64]:
         """What stands for the rows that each event of a kind can touch."""
@@ -256,99 +309,36 @@ class Together:
                 found[:, at] = key | np.uint64(1)
         return found
 
-    def _number_events(self) -> None:
-        """Number the events. Each tick is one."""
-        ticks = np.isin(self._kinds, list(self._unit.ticking))
-        seqs = self._seqs[~ticks]
-        first = int(seqs.min()) if len(seqs) else 0
-        logged = int(seqs.max()) - first + 1 if len(seqs) else 0
-        if logged > 4 * len(seqs):  # most of the log's events are of types that nobody listens to
-            known, own = np.unique(seqs, return_inverse=True)
-            logged = len(known)
-        else:
-            own = seqs - first
-        count = int(np.count_nonzero(ticks))
-        self._event: Ints = np.zeros(len(self._kinds), np.int64)
-        self._event[~ticks] = own
-        self._event[ticks] = logged + np.arange(count)
-        self._event_count = logged + count
-        places = [np.flatnonzero(self._kinds == kind) for kind in range(len(self._unit.events))]
-        self._steps_of = [(self._seqs[steps], steps) for steps in places]
-
-    def _some(self, keep: Bools) -> Iterator[Batch]:
-        """Batches with some of the steps."""
-        begin = 0
-        for batch in self._batches:
-            own = keep[begin : begin + batch.events]
-            begin += batch.events
-            if own.all():
-                yield batch
-            elif own.any():
-                yield self._part(batch, own)
-
-    def _part(self, batch: Batch, keep: Bools) -> Batch:
-        unit = self._unit
-        kept = [keep[batch.kinds == kind] for kind in range(len(unit.events))]
-        of = [kind for kind in range(len(unit.events)) for _ in range(2)] + [c.event for c in unit.columns]
-        arrays = [
-            array[kept[kind]] if len(array) else array for kind, array in zip(of, batch.arrays, strict=True)
-        ]
-        for array in arrays:
-            array.setflags(write=False)
-        rows = {unit.table_of(kind): own for kind, own in enumerate(kept)}
-        chunk = batch.chunk._replace(tables=_Tables(batch.chunk, rows))
-        return replace(
-            batch, kinds=batch.kinds[keep], arrays=arrays, chunk=chunk, when=None if batch.when is None else batch.when[keep]
-        )  # fmt: skip
-
     # --- what is certain --------------------------------------------------------------------------
 
-    def _judge(self, keep: Bools, failures: list[_Failure]) -> int:
+    def _judge(self, failures: list[_Failure]) -> int:
         """Take out those events of which it is certain that they fail; of how many late ones it was. Leaves those steps that the next pass is to go through."""
-        places = np.flatnonzero(keep)
-        events, kinds, cells = self._event[places], self._kinds[places], self._cells[places]
-        steps = [self._step(f) for f in failures]
-        failing: npt.NDArray[np.int8] = np.zeros(len(keep), np.int8)
-        tied: Bools = np.zeros(self._event_count, np.bool_)
-        for step, failure in zip(steps, failures, strict=True):
-            is_late = failure.kind in self._unit.later
-            failing[step] = LATE if is_late else AT_ONCE
-            tied[self._event[step]] |= is_late
+        unit, steps = self._unit, self._steps
+        places = steps.places(unit, failures)
+        is_late: Bools = np.array([f.kind in unit.later for f in failures], np.bool_)
+        failing: npt.NDArray[np.int8] = np.zeros(len(steps.kinds), np.int8)
+        failing[places] = np.where(is_late, LATE, AT_ONCE)
+        tied: Bools = np.zeros(steps.event_count, np.bool_)
+        tied[steps.events[places[is_late]]] = True
+        own = steps.events, steps.kinds, steps.cells, self._writes
         for _ in range(_MOST_TIES):
-            parents: Ints = np.arange(self._event_count + 1)
-            holds: Ints = np.zeros(self._cell_count, np.int64)
-            failed: Bools = np.zeros(self._event_count + 1, np.bool_)
-            decided: Bools = np.zeros(self._event_count, np.bool_)
-            certain: Bools = np.zeros(len(places), np.bool_)
-            own = events, kinds, cells, self._writes
-            if spread(*own, failing[places], tied, parents, holds, failed, decided, certain):
+            parents: Numbers = np.arange(steps.event_count + 1, dtype=np.int32)
+            holds: Numbers = np.zeros(steps.cell_count, np.int32)
+            failed: Bools = np.zeros(steps.event_count + 1, np.bool_)
+            decided: Bools = np.zeros(steps.event_count, np.bool_)
+            certain: Bools = np.zeros(len(steps.kinds), np.bool_)
+            if spread(*own, failing, tied, parents, holds, failed, decided, certain):
                 break
         else:
             raise NotTogether("events have too much to do with each other")
-        is_certain: Bools = np.zeros(len(keep), np.bool_)
-        is_certain[places] = certain
-        out: Bools = np.zeros(self._event_count, np.bool_)
-        late = 0
-        for step, failure in zip(steps, failures, strict=True):
-            if is_certain[step]:
-                self._rows[failure.seq] = failure.row
-                out[self._event[step]] = True
-                late += failure.kind in self._unit.later
-        wanted: Bools = np.zeros(len(places), np.bool_)
-        needed(*own, tied, parents, failed, np.zeros(self._cell_count, np.bool_), wanted)
-        keep[places] = wanted & ~out[events]
-        return late
-
-    def _step(self, failure: _Failure) -> int:
-        """Where the step is that has failed."""
-        unit = self._unit
-        own = [n for n in range(len(unit.events)) if n not in unit.later and n not in unit.ticking]
-        for kind in own if failure.kind < 0 else [failure.kind]:
-            seqs, steps = self._steps_of[kind]
-            at = int(np.searchsorted(seqs, failure.seq))
-            if at < len(steps) and seqs[at] == failure.seq:
-                return int(steps[at])
-        raise NotTogether("a step is not known")
+        out: Bools = np.zeros(steps.event_count, np.bool_)
+        for at in np.flatnonzero(certain[places]).tolist():
+            self._rows[failures[at].seq] = failures[at].row
+        out[steps.events[places[certain[places]]]] = True
+        wanted: Bools = np.zeros(len(steps.kinds), np.bool_)
+        needed(*own, tied, parents, failed, np.zeros(steps.cell_count, np.bool_), wanted)
+        self._steps = steps.only(unit, wanted & ~out[steps.events])
+        return int(np.count_nonzero(certain[places] & is_late))
 
 
 class _Names(dict[str, Any]):
@@ -369,10 +359,58 @@ class _Names(dict[str, Any]):
         raise KeyError(name)
 
 
-def _numbered(keys: npt.NDArray[np.uint64]) -> tuple[npt.NDArray[np.int32], int]:
-    """Small numbers in place of keys, -1 where there is none, and how many there are."""
-    flat = keys.ravel()
-    size = 1 << max(4, (3 * int(np.count_nonzero(flat)) // 2).bit_length())
-    into: npt.NDArray[np.int32] = np.zeros(len(flat), np.int32)
-    count = number(flat, np.zeros(size, np.uint64), np.zeros(size, np.int32), into)
-    return into.reshape(keys.shape), int(count)
+class _Numbering:
+    """Numbers keys, at most so many of them. `count`: so many different ones there were."""
+
+    def __init__(self, most: int) -> None:
+        size = 1 << max(4, (3 * most // 2).bit_length())
+        self._slots: Keys = blocks.zeros(2 * size).view(np.uint64).reshape(size, 2)
+        self.count = 0
+
+    def numbered(self, keys: Keys) -> Numbers:
+        """Small numbers in place of keys, -1 where there is none."""
+        into: Numbers = np.zeros(keys.size, np.int32)
+        self.count = int(number(keys.ravel(), self._slots, self.count, into)[0])
+        return into.reshape(keys.shape)
+
+
+def _numbered_again(numbers: Numbers, keep: Bools, count: int) -> tuple[Numbers, int]:
+    """What is left of rows of numbers, numbered anew, and how many there are."""
+    into: Numbers = np.zeros((int(np.count_nonzero(keep)), numbers.shape[1]), np.int32)
+    known: Numbers = np.full(count, -1, np.int32)
+    return into, int(number_again(numbers, keep, known, into))
+
+
+def _numbered_events(unit: Unit, kinds: npt.NDArray[np.int8], seqs: Ints) -> tuple[Numbers, int]:
+    """The number of each step's event, and how many there are. Each tick is one."""
+    ticks: Bools = np.zeros(len(unit.events), np.bool_)
+    ticks[list(unit.ticking)] = True
+    is_tick = ticks[kinds]
+    logged = seqs[~is_tick] if unit.ticking else seqs
+    first = int(logged.min()) if len(logged) else 0
+    count = int(logged.max()) - first + 1 if len(logged) else 0
+    if count > 4 * len(logged):  # most of the log's events are of types that nobody listens to
+        known, own = np.unique(logged, return_inverse=True)
+        count = len(known)
+    else:
+        own = logged - first
+    found: Numbers = np.zeros(len(kinds), np.int32)
+    found[~is_tick] = own
+    more = len(kinds) - len(logged)
+    found[is_tick] = count + np.arange(more)
+    return found, count + more
+
+
+def _part(unit: Unit, batch: Batch, keep: Bools) -> Batch:
+    """Some of a batch's steps."""
+    kept = [np.flatnonzero(keep[batch.kinds == kind]) for kind in range(len(unit.events))]
+    of = [kind for kind in range(len(unit.events)) for _ in range(2)] + [c.event for c in unit.columns]
+    arrays = [
+        array[kept[kind]] if len(array) else array for kind, array in zip(of, batch.arrays, strict=True)
+    ]
+    for array in arrays:
+        array.setflags(write=False)
+    rows = {unit.table_of(kind): own for kind, own in enumerate(kept)}
+    chunk = batch.chunk._replace(tables=_Tables(batch.chunk, rows))
+    when = None if batch.when is None else batch.when[keep]
+    return replace(batch, kinds=batch.kinds[keep], arrays=arrays, chunk=chunk, when=when)

@@ -11,23 +11,51 @@ AT_ONCE, LATE = 1, 2
 """How a step fails: with its event, or long after it."""
 
 
+_AHEAD = 64
+"""So many places of the table are fetched at a time: waiting for one after the other takes several times as long."""
+
+
 @primitive()
-def number(keys, found, numbers, into):  # type: ignore[no-untyped-def]
-    """Number keys by the order in which they come first; 0 is none, and gets -1. `found` and `numbers`: a hash table, empty."""
-    mask, count = _U(len(found) - 1), 0
-    for n in range(len(keys)):
-        key = keys[n]
-        if key == 0:
-            into[n] = -1
-            continue
-        at = (key ^ (key >> _U(32))) & mask
-        while found[at] != 0 and found[at] != key:
-            at = (at + _U(1)) & mask
-        if found[at] == 0:
-            found[at] = key
-            numbers[at] = count
-            count += 1
-        into[n] = numbers[at]
+def number(keys, slots, count, into):  # type: ignore[no-untyped-def]
+    """Number keys by the order in which they come first, from `count` on; 0 is none, and gets -1. `slots`: a hash table of keys and their
+    numbers. Returns how many there are then, and what is of no use: without it the compiler would not fetch ahead."""
+    mask, fetched = _U(len(slots) - 1), _U(0)
+    for begin in range(0, len(keys), _AHEAD):
+        end = min(begin + _AHEAD, len(keys))
+        for n in range(begin, end):
+            fetched ^= slots[(keys[n] ^ (keys[n] >> _U(32))) & mask, 0]
+        for n in range(begin, end):
+            key = keys[n]
+            if key == 0:
+                into[n] = -1
+                continue
+            at = (key ^ (key >> _U(32))) & mask
+            while slots[at, 0] != 0 and slots[at, 0] != key:
+                at = (at + _U(1)) & mask
+            if slots[at, 0] == 0:
+                slots[at, 0] = key
+                slots[at, 1] = count
+                count += 1
+            into[n] = slots[at, 1]
+    return count, fetched
+
+
+@primitive()
+def number_again(numbers, keep, known, into):  # type: ignore[no-untyped-def]
+    """Number anew what is left of rows of numbers, -1 being none. `known`: -1 for each number. Returns how many there are then."""
+    count, to = 0, 0
+    for n in range(len(numbers)):
+        if keep[n]:
+            for j in range(numbers.shape[1]):
+                old = numbers[n, j]
+                if old < 0:
+                    into[to, j] = -1
+                    continue
+                if known[old] < 0:
+                    known[old] = count
+                    count += 1
+                into[to, j] = known[old]
+            to += 1
     return count
 
 
