@@ -99,9 +99,9 @@ class Divergence:
         return self.text
 
 
-def _short(value: Any, limit: int = 300) -> str:
+def _short(value: Any) -> str:
     text = repr(value)
-    return text if len(text) <= limit else f"{text[:limit]}... ({len(text)} characters)"
+    return text if len(text) <= 300 else f"{text[:300]}... ({len(text)} characters)"
 
 
 # --- equality ---------------------------------------------------------------------------------

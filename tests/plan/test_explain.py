@@ -136,7 +136,7 @@ def test_check_names_state_line_and_rewrite(ledger: Explanation, antispam: Expla
     ledger.check("chain")
     with pytest.raises(PlanError, match="balance needs the strategy chain") as caught:
         ledger.check("scan")
-    assert caught.value.place.line is not None
+    assert (caught.value.code, caught.value.place.line is not None) == ("TL352", True)
     assert caught.value.hint
 
 

@@ -152,16 +152,6 @@ def test_states_of_a_cycle_take_one_strategy() -> None:
     assert plan(cycle, force={"a": "chain"}).stage_of("b").strategy is Strategy.CHAIN
 
 
-def test_a_slower_stage_than_allowed_names_state_line_and_rewrite() -> None:
-    with pytest.raises(PlanError, match="b needs the strategy chain, slower than scan") as caught:
-        plan(fake({"b": "b"}), max_strategy="scan")
-    assert (caught.value.code, caught.value.place.line) == ("TL352", 11)
-    assert caught.value.hint
-    for allowed in ("scan", "by key", "by-key", "chain"):
-        assert plan(fake(), max_strategy=allowed).stages
-    assert plan(fake({"b": "b"}), max_strategy="chain").stages
-
-
 # --- verification ---------------------------------------------------------------------------------------
 
 

@@ -94,7 +94,7 @@ def test_who_takes_over_goes_on_from_a_checkpoint_that_is_there(seed: int) -> No
     saved(standby)
     told: list[str] = []
     again = opened(place, as_program(HeadPlain), rules, told)
-    assert (told, again.recovered) == ([], 0)
+    assert (told, again.on.rerun) == ([], 0)
     assert compact(place, as_program(HeadPlain)) is not None
 
 

@@ -413,7 +413,7 @@ def print_gaps(info: LogInfo) -> None:
         )
 
 
-def _print_days(info: LogInfo, most: int = 31) -> None:
+def _print_days(info: LogInfo) -> None:
     """A bar per day; where there are too many, a sparkline over all of them."""
     from timelapse.cli.console import line
     from timelapse.cli.view import bar, sparkline
@@ -422,7 +422,7 @@ def _print_days(info: LogInfo, most: int = 31) -> None:
         info.missing_days, 0
     )
     totals = dict(sorted(totals.items()))
-    if len(totals) > most:
+    if len(totals) > 31:
         days = list(totals)
         line(f"{days[0]} ", (sparkline(list(totals.values())), "cyan"), f" {days[-1]}  ({len(days):,} days)")
         return

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 from uuid import uuid4
 
 from timelapse.env import spark_classes
@@ -19,9 +19,6 @@ from timelapse.env.java import NoJava, bundled, find, installed
 from timelapse.env.machine import GIB, cache_dir, cores, memory_bytes
 from timelapse.errors import SetupError
 from timelapse.store.scratch import in_memory, scratch_root
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 Status = Literal["ok", "warn", "fail"]
 PACKAGES = ("pyspark", "pyarrow", "numpy", "pandas", "msgspec")
@@ -203,14 +200,14 @@ def storage(place: Path) -> Check:
     return Check("storage", "ok", f"{folder}: writable, renames work")
 
 
-def spark_job(session_: SparkSession | None = None) -> Check:
+def spark_job() -> Check:
     """Start Spark (or use the session there is) and send four numbers through Python workers."""
     from timelapse.env.spark_session import existing, session
 
-    own = session_ is None and existing() is None
+    own = existing() is None
     started = time.perf_counter()
     try:
-        spark = session(session_)
+        spark = session(None)
     except SetupError as error:
         return Check("Spark", "fail", error.message, error.hint)
     up = time.perf_counter()

@@ -252,7 +252,7 @@ def explain(
 
 def explain_analysis(
     program: Program, analysis: Analysed, log: Any = None, *, slices: int | None = None, cores: int | None = None,
-    force: str | Mapping[str, str] | None = None, passes: Any = None, kernels: Kernels | None = None,
+    force: str | Mapping[str, str] | None = None, kernels: Kernels | None = None,
     plan: Plan | None = None, foretold: Mapping[int, float] | None = None,
 ) -> Explanation:  # fmt: skip
     """`explain`, given the analysis, and perhaps the plan. `kernels` tells what the compiler makes of each pass;
@@ -261,7 +261,7 @@ def explain_analysis(
     counts = counts_of(log)
     cores = cores or _cores()
     plan = plan or make_plan(
-        analysis, counts=counts, cores=cores, slices=slices, force=force, passes=passes,
+        analysis, counts=counts, cores=cores, slices=slices, force=force,
         compiled=None if kernels is None else kernels.compiled, threads=cores,
     )  # fmt: skip
     spec = spec_of(program)

@@ -19,7 +19,6 @@ from timelapse.plan.strategy import (
     Analysed,
     Choice,
     Strategy,
-    check_allowed,
     choose,
     forced_chain,
     forced_keys,
@@ -62,7 +61,6 @@ def make_plan(
     cores: int = 2,
     slices: int | None = None,
     force: str | Mapping[str, str] | None = None,
-    max_strategy: str | None = None,
     passes: Passes | None = None,
     compiled: IsCompiled | None = None,
     threads: int = 1,
@@ -76,15 +74,14 @@ def make_plan(
 
     `counts` is the number of events by type, where a log is known; `slices` the number of slices, where somebody
     says. `force` is "chain" or "staged" for the whole program, "scan" (every state), or a strategy by state's name.
-    `max_strategy` is the slowest strategy that is allowed. `compiled` tells which passes will run compiled (default:
+    `compiled` tells which passes will run compiled (default:
     none); `threads` is how many cores a run slice after slice can use, to read and decode ahead.
 
     `measured`: what a sample of the log says of the chain in it, which is then guessed and repaired instead (`guessed`). `reach`: the
     share of the log's time that windows look back. `machines`: on how many machines the cores are. `most`: into so many slices
     at most, where the number is not given.
 
-    Raises PlanError for a strategy that does not exist or is not exact, and naming state, line and rewrite where a
-    stage is slower than `max_strategy`.
+    Raises PlanError for a strategy that does not exist or is not exact.
     """
     analysis = _analysed(program)
     maker = passes or _ProgramPasses()
@@ -96,8 +93,6 @@ def make_plan(
         choices = _forced(choices, force, analysis, maker)
     if measured is not None and guessed:
         choices = [_measured(choice, measured) for choice in choices]
-    if max_strategy is not None:
-        check_allowed(choices, parse_strategy(max_strategy))
     groups = _groups(choices, analysis, maker)
     works = []
     for _, strategy, members in groups:

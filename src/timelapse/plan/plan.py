@@ -165,13 +165,13 @@ class Plan:
         """Whether all passes are machine code: side by side on one machine they can be threads of one process."""
         return bool(self.costs) and all(cost.compiled for cost in self.costs)
 
-    def ratio(self, mode: Mode | None = None, slices: int | None = None, cores: int | None = None) -> float:
+    def ratio(self, mode: Mode | None = None, slices: int | None = None) -> float:
         """Foretold time relative to the serial loop, in this plan's mode or another."""
         if (mode or self.mode) == "chain":
             return self.law.one_by_one(slices or 1, self.threads)
         if (mode or self.mode) == "by key":
             return self.law.by_key(slices or 1, self.threads)
-        seconds = self.arrange(slices or self.slices(cores), cores).seconds
+        seconds = self.arrange(slices or self.slices()).seconds
         return seconds / self.law.serial_seconds if self.law.serial_seconds else 1.0
 
     def slices(self, cores: int | None = None) -> int:

@@ -296,13 +296,3 @@ def parse_strategy(text: str) -> Strategy:
             hint=f"{meant(text, Strategy)}strategies: {', '.join(Strategy)}",
             code="TL351",
         ) from None
-
-
-def check_allowed(choices: Sequence[Choice], slowest: Strategy) -> None:
-    """Raise PlanError for the first component whose strategy is slower than allowed."""
-    for choice in choices:
-        if choice.strategy.rank > slowest.rank:
-            raise PlanError(
-                f"{', '.join(choice.states)} needs the strategy {choice.strategy}, slower than {slowest}: {choice.because}",
-                place=choice.place, hint=choice.rewrite, code="TL352",
-            )  # fmt: skip

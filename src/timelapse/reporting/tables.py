@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any
@@ -61,9 +60,7 @@ def times(table: pa.Table) -> np.ndarray[Any, np.dtype[np.int64]]:
     return np.asarray(table.column("ts")).astype(np.int64, copy=False)
 
 
-def first_rows(
-    record: str, table: pa.Table, redaction: Redaction, limit: int, moments: Sequence[str] = ()
-) -> Rows:
+def first_rows(record: str, table: pa.Table, redaction: Redaction, limit: int) -> Rows:
     """The first rows as texts: time, seq, then the fields."""
     from timelapse.display import moment
 

@@ -25,8 +25,6 @@ from timelapse.streaming.place import RunPlace
 from timelapse.streaming.stand import Seen, Stand
 from timelapse.streaming.versions import valid
 
-_END = "end"
-
 
 def write_changes(place: RunPlace, about: Checkpoint, changes: PassResult) -> tuple[str, int]:
     """Write what was done to states since `about.parent`. Returns its name and its bytes."""

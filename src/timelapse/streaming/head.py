@@ -83,8 +83,6 @@ class Head:
         self.held, self.committed = Held(types), Committed()
         self.last: Epoch | None = None
         self._hash = run_hash
-        self.recovered = 0
-        """Rows of the journal that ran again when it was opened."""
         self._changed_at: int | None = None
         self.filters = Filters((), types)
         """Which rows are put aside as they come."""
@@ -152,7 +150,6 @@ class Head:
     def _begin_kernel(self, *, compiled: bool, last: Epoch | None = None) -> None:
         """Make the kernel, at the newest checkpoint, and bring it to the newest epoch, or to one that is followed."""
         self._stand_at(self._recovery.begin(last or self.last, compiled=compiled)[0], last)
-        self.recovered += self.on.rerun
 
     def _stand_at(self, running: Running, last: Epoch | None = None) -> None:
         """Go on with a program that stands at the end of the newest epoch."""

@@ -124,11 +124,9 @@ def hash_order(h: U64) -> npt.NDArray[np.int64]:
     return np.argsort(h, kind="stable")
 
 
-def hash_sum(
-    columns: list[pa.Array], rows: int, seed: int, mask: npt.NDArray[np.bool_] | None = None
-) -> HashSum:
-    """The sum over rows (those where `mask` holds, if given)."""
-    return sum_of(both_lanes(columns, rows, seed), np.ones(rows, np.bool_) if mask is None else mask)
+def hash_sum(columns: list[pa.Array], rows: int, seed: int) -> HashSum:
+    """The sum over rows."""
+    return sum_of(both_lanes(columns, rows, seed), np.ones(rows, np.bool_))
 
 
 def both_lanes(

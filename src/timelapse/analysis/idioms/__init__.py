@@ -10,4 +10,3 @@ from timelapse.analysis.idioms.membership import Membership
 
 GUARD_RULES: tuple[GuardRule, ...] = (Membership(), FirstWrite(), GuardedExtremum())
 WRITE_RULES: tuple[WriteRule, ...] = (Addition(), WrittenExtremum())
-RULES: tuple[GuardRule | WriteRule, ...] = (*GUARD_RULES, *WRITE_RULES)

@@ -128,18 +128,17 @@ class _Asked:
 @collected_rarely(seldom=True)
 def without_failing(
     program: Program, reader: EventReader, *, most: int, until: int | None = None, keep: bool = True,
-    told: Callable[[int, int, int], None] = lambda done, total, taken: None, memory: int | None = None,
+    told: Callable[[int, int, int], None] = lambda done, total, taken: None,
 ) -> tuple[SerialOutcome, list[Quarantined]]:  # fmt: skip
     """What the loop gives over the log without the events that fail or from which something stems that does, and these,
     by rising seq.
 
     `most`: at most so many of them. `keep`: whether the outcome is wanted; else it is none in particular. `told` is called now and
-    then with the number of events that the loop is through with, of all, and of those taken out. `memory`: the budget; None: what there is
-    for one task alone.
+    then with the number of events that the loop is through with, of all, and of those taken out.
 
     Raises HandlerError for a tick that fails and for what another machine would not meet, TooManyQuarantined.
     """
-    asked = _Asked(program, reader, most, until, keep, told, memory_alone() if memory is None else memory)
+    asked = _Asked(program, reader, most, until, keep, told, memory_alone())
     taken: dict[int, Quarantined] = {}
     outcome = None
     if acts_later(program):

@@ -21,7 +21,6 @@ from timelapse.tables.levels import Start, levels_of, whole
 from timelapse.tables.table import key_list, key_names, key_types, to_python
 
 Ints = npt.NDArray[np.int64]
-Bools = npt.NDArray[np.bool_]
 _MANY = 256
 """More entries than so many are undone by machine code."""
 
