@@ -3,11 +3,17 @@
 from __future__ import annotations
 
 import gc
+import shlex
+import subprocess
+import sys
 from collections.abc import Iterator
+from pathlib import Path
+from typing import Annotated, Any, Literal
 
 import pytest
+import typer.core
 
-from timelapse.cli.lean import with_little_collecting
+from timelapse.cli.lean import with_little_collecting, without_pydantic
 
 
 @pytest.fixture(autouse=True)
@@ -34,3 +40,60 @@ def test_what_the_user_has_made_rarer_or_switched_off_stays() -> None:
     gc.set_threshold(700, 10, 10)
     with_little_collecting()
     assert gc.get_threshold() == (700, 10, 10)
+
+
+_READING = pytest.mark.skipif(
+    not hasattr(typer.core, "build_runtime_param"), reason="this version of Typer reads options by itself"
+)
+
+
+@_READING
+@pytest.mark.parametrize(
+    "given",
+    [
+        "a", "a 7", "a -7", "a 007", "a ٣", "a 1_0", "a 1.0", "a x", "a ' '", "a " + "9" * 40, "'' 3",
+        "a --few 1", "a --few 9", "a --few 0", "a --few 10", "a --few -1", "a --clamped 99", "a --many 1 --many 2",
+        "a --yes", "a --no-yes", "a --parsed 5", "a --parsed x", "a --path /nowhere", "a --word one", "a --word three", "",
+    ],
+)  # fmt: skip
+def test_options_are_read_as_pydantic_reads_them(given: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(typer.core, "build_runtime_param", typer.core.build_runtime_param)  # type: ignore[attr-defined]
+    before = _called(shlex.split(given))
+    without_pydantic()
+    assert _called(shlex.split(given)) == before
+
+
+def _called(args: list[str]) -> Any:
+    def command(
+        text: str,
+        number: Annotated[int | None, typer.Argument()] = None,
+        few: Annotated[int, typer.Option(min=1, max=9)] = 3,
+        clamped: Annotated[int, typer.Option(min=1, max=9, clamp=True)] = 3,
+        many: Annotated[list[str] | None, typer.Option()] = None,
+        parsed: Annotated[int | None, typer.Option(parser=int)] = None,
+        path: Annotated[Path | None, typer.Option()] = None,
+        word: Annotated[Literal["one", "two"] | None, typer.Option()] = None,
+        yes: bool = False,
+    ) -> list[Any]:
+        return [text, number, few, clamped, many, parsed, path, word, yes]
+
+    app = typer.Typer()
+    app.command()(command)
+    try:
+        values = app(args, standalone_mode=False)
+    except Exception as error:
+        return type(error), str(error)
+    return [(type(value), value) for value in values]
+
+
+@_READING
+def test_questions_are_asked_without_pydantic() -> None:
+    """It takes longer to load than the options of a question take to read."""
+    code = (
+        "import atexit, sys\nfrom timelapse.cli import main\n"
+        "sys.argv = ['timelapse', 'state', 'nowhere', 'sent', '--key', '1', '--last', '5']\n"
+        "atexit.register(lambda: print([m for m in ('pydantic', 'pandas', 'numba') if m in sys.modules]))\n"
+        "main.main()\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout.splitlines()[-1]) == (2, "[]"), done.stderr

@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import gc
 import importlib
+import re
 import sys
 import types
+from collections.abc import Callable
 from typing import Any
+
+import typer.core
 
 
 def without_pandas() -> None:
@@ -57,6 +61,53 @@ def without_markdown() -> None:
             del sys.modules[name]
 
 
+def without_pydantic() -> None:
+    """Have the command line's library read plain options by itself, for the rest of the process.
+
+    It has pydantic check every argument and option, given or not, and to load that takes as long as numpy. Plain texts and
+    whole numbers, and what is not given, are taken as pydantic would take them; all else, wrong numbers among it, goes
+    to it as before.
+    """
+    core: Any = typer.core
+    building = getattr(core, "build_runtime_param", None)  # not in all versions
+    if building is not None:
+        core.build_runtime_param = lambda descriptor: _Plain(descriptor, building)
+
+
+class _Plain:
+    """Reads what is given for an argument or option, in the place of the library's reader, which is made when it is needed."""
+
+    def __init__(self, descriptor: Any, building: Callable[[Any], Any]) -> None:
+        self._descriptor, self._building = descriptor, building
+
+    def coerce(self, value: Any, param: Any, ctx: Any) -> Any:
+        """What the command is called with."""
+        several = param.multiple or param.nargs == -1
+        if value is None:
+            return () if several else None
+        if not several and (found := self._read(value)) is not None:
+            return found
+        return self._building(self._descriptor).coerce(value, param, ctx)
+
+    def _read(self, value: Any) -> str | int | None:
+        """None: not by this."""
+        wanted, how = self._descriptor.annotation, self._descriptor.parameter_info
+        if how.parser is not None or how.clamp or wanted not in (str, int):
+            return None
+        if wanted is int and isinstance(value, str) and _WHOLE.fullmatch(value):
+            value = int(value)
+        if type(value) is not wanted:
+            return None
+        return value if wanted is str or _within(value, how.min, how.max) else None
+
+
+def _within(value: int, least: float | None, most: float | None) -> bool:
+    return (least is None or value >= least) and (most is None or value <= most)
+
+
+_WHOLE = re.compile(r"-?[0-9]{1,18}", re.ASCII)
+
+
 def _later(module: str) -> types.ModuleType:
     """A stand-in for a module: its names are classes that make an object of the real one's."""
     standing = types.ModuleType(module)
@@ -101,4 +152,4 @@ class _Hiding:
             raise ModuleNotFoundError(f"No module named {name!r}", name=name)
 
 
-__all__ = ["with_little_collecting", "without_markdown", "without_pandas"]
+__all__ = ["with_little_collecting", "without_markdown", "without_pandas", "without_pydantic"]

@@ -167,9 +167,10 @@ def main(args: Sequence[str] | None = None) -> None:
         with_little_collecting()
         without_pandas()
     if args is None:
-        from timelapse.cli.lean import without_markdown
+        from timelapse.cli.lean import without_markdown, without_pydantic
 
         without_markdown()
+        without_pydantic()
     code = run(sys.argv[1:] if args is None else list(args))
     if args is None and "py4j" not in sys.modules:  # Spark's gateway ends its own processes on the way out
         _leave(code)
