@@ -140,3 +140,31 @@ def test_a_guess_is_who_wrote_a_key_where_a_field_gives_it() -> None:
         assert found.tolist() == [seq for seq in wanted[key] if seq < 300]
     assert not len(joined.joined(past, "alerts", 17, 300))
     assert not len(joined.joined(past, "user", 1, 300))
+
+
+def test_where_a_field_tells_who_wrote_a_key_few_steps_are_stopped_at(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A stop takes as long as thousands of events."""
+    program, events = made("int", "int", True)
+    run = replay(program, MemoryLog(events, spec_of(program).events), spark=False)
+    with monkeypatch.context() as patch:
+        by_the_loop(patch)
+        wanted = run.history("alerts", 1, last=3).text
+    monkeypatch.setattr(build, "_get", lambda text, *, compile_it: emulated(text))
+    monkeypatch.setenv(SWITCH, "native")
+    monkeypatch.setattr(passing, "_NEAR", 4)
+    without_few(monkeypatch)
+    stops, go = list[int](), passing.Passing.go
+
+    def counting(self: passing.Passing, of: Any) -> None:
+        def counted(batch: passing.Stepped) -> Any:
+            for stop in of(batch):
+                stops.append(0)
+                yield stop
+
+        go(self, counted)
+
+    monkeypatch.setattr(passing.Passing, "go", counting)
+    assert run.history("alerts", 1, last=3).text == wanted
+    assert 0 < len(stops) < len(events) // 2

@@ -40,6 +40,8 @@ _LIKELY = 512
 """And so many of the newest events that are likely to have written a key, by their fields."""
 _NEAR = 64
 """Fewer, where much is asked for at once: at least so many for each question."""
+_SPARE = 8
+"""So many of these for each write that is asked for are enough where it is known better: each stop takes as long as thousands of events."""
 _CLOSER = 1 << 14
 """Stops of a further pass, over all stretches that hold one of the last writes."""
 _PASSES = 8
@@ -65,6 +67,14 @@ class Stepped:
         for kind, _ in self._seqs():
             found[self._batch.kinds == kind] = self._batch.arrays[2 * kind]
         return found
+
+    @cached_property
+    def _last(self) -> int:
+        """The time of the last step; of a batch that has some."""
+        if self._batch.when is not None:
+            return int(self._batch.when[-1])
+        own = (self._batch.arrays[2 * kind] for kind in range(len(self._unit.events)))
+        return max(int(times[-1]) for times in own if len(times))
 
     @cached_property
     def roots(self) -> Seqs:
@@ -129,6 +139,8 @@ class Stepped:
     def before(self, number: int) -> int:
         """How many of them come before the step with a number."""
         wanted = place_of_number(number)
+        if not self.count or self._last < wanted[0]:
+            return self.count
         lo, hi = (int(np.searchsorted(self.times, wanted[0], side)) for side in ("left", "right"))
         while lo < hi and self.where(lo) < wanted:
             lo += 1
@@ -250,10 +262,11 @@ class _Newest:
 
     def _first(self) -> Callable[[Stepped], Seqs]:
         """Where a first pass stops."""
-        past, evenly = self._past, max(1, self._hi // _EVENLY)
-        likely = self._likely()
+        past = self._past
+        likely, told = self._likely()
+        evenly = max(1, self._hi // (_NEAR if told else _EVENLY))
         seqs = sorted({past.reader.seq_at(place_of_number(end)[0] + 1) for end in self._ends.values()})
-        most = max(_NEAR, _TAIL // len(seqs))
+        most = _NEAR if told else max(_NEAR, _TAIL // len(seqs))
 
         def stops(batch: Stepped) -> Seqs:
             parts = [np.arange(-batch.base % evenly, batch.count, evenly)]
@@ -267,8 +280,8 @@ class _Newest:
 
         return stops
 
-    def _likely(self) -> Seqs:
-        """Log events that are likely to have written the places."""
+    def _likely(self) -> tuple[Seqs, bool]:
+        """Log events that are likely to have written the places; and whether it is known so well that hardly any other did."""
         asks = {
             Ask(ask.place, self._past.reader.seq_at(place_of_number(end)[0] + 1))
             for ask, end in self._ends.items()
@@ -279,9 +292,11 @@ class _Newest:
             for ask in asks:
                 if len(seqs := joined(self._past, *ask.place, ask.end)):
                     found[ask] = seqs
+        if told := found.keys() == asks:
+            most = min(most, max(_NEAR, _SPARE * self._last))
         with suppress(Unfocused):
             found |= self._past.likely(asks - found.keys(), 0, self._hi) or {}
-        return merged(seqs[-most:] for seqs in found.values())
+        return merged(seqs[-most:] for seqs in found.values()), told
 
     def _unclear(self, stretches: Sequence[_Stretch]) -> list[_Stretch]:
         """The newest stretches of several steps, as far as they may hold one of the last writes."""
@@ -316,7 +331,7 @@ class _Newest:
         self._cuts = dict.fromkeys(ends, 0)
         live = {name: passing.kernel.live(name, None) for name, _ in self._places}
         values: dict[Place, Any] = {}
-        since: tuple[int, timed.Step | None] = 0, None
+        since: tuple[int, int] = 0, 0
 
         def visit(batch: Stepped, at: int) -> bool:
             nonlocal since
@@ -324,10 +339,11 @@ class _Newest:
             for place in self._places:
                 if passing.kernel.take_written(*place):
                     value = live[place[0]]._get(place[1], ABSENT)
-                    alone = since[1] if here - since[0] == 1 else None
+                    # Two stops that lie one step apart are of one batch.
+                    alone = batch.step(since[1]) if here - since[0] == 1 else None
                     found[place].append(_Stretch(since[0], here, values.get(place, ABSENT), value, alone))
                     values[place] = value
-            since = here, batch.step(at) if at < batch.count else None
+            since = here, at
             return False
 
         def go(batch: Stepped) -> Iterator[tuple[int, Callable[[], bool]] | None]:
