@@ -22,6 +22,8 @@ from timelapse.streaming.place import LivePlace
 from timelapse.streaming.rows import Bad, Batch
 from timelapse.streaming.streams import I64, Partition
 
+Wake = Callable[[], None]
+
 
 class LiveSource(Protocol):
     """A stream of one event type. All calls come from one thread, but `wake` may be called from any."""
@@ -49,12 +51,7 @@ class LiveSource(Protocol):
         return
 
     def start(
-        self,
-        stream: int,
-        kind: EventType,
-        partitions: Sequence[Partition],
-        notes: Sequence[str],
-        wake: Callable[[], None],
+        self, stream: int, kind: EventType, partitions: Sequence[Partition], notes: Sequence[str], wake: Wake
     ) -> None:
         """Go on behind these positions. `notes`: what the source has noted in epochs so far; `wake`: to be called when
         there are new rows. Raises SourceError where that cannot be, TimeoutError or ConnectionError where the source does not answer: it may be called again then."""
@@ -77,7 +74,8 @@ class LiveSource(Protocol):
         """Whether nothing will ever come any more."""
 
     def committed(self, partitions: Sequence[Partition]) -> None:
-        """Rows up to these positions are durable here."""
+        """Rows up to these positions are durable here: what keeps them until then may forget them."""
+        return
 
     def hasten(self) -> None:
         """The run is to end: what still waits for a store that is away need not wait long. Any thread may call it."""

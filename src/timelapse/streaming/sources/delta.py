@@ -8,7 +8,7 @@ for these may have been processed.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -27,7 +27,7 @@ from timelapse.ingest.plan import Plan
 from timelapse.ingest.source import Source
 from timelapse.log.types import EventType
 from timelapse.streaming.rows import Batch
-from timelapse.streaming.sources.base import LiveSource, batch_of, check_begin, table_plan
+from timelapse.streaming.sources.base import LiveSource, Wake, batch_of, check_begin, table_plan
 from timelapse.streaming.streams import Partition
 
 ONE = "table"
@@ -89,12 +89,7 @@ class DeltaSource(LiveSource):
         self._planned(kind, self._table)
 
     def start(
-        self,
-        stream: int,
-        kind: EventType,
-        partitions: Sequence[Partition],
-        notes: Sequence[str],
-        wake: Callable[[], None],
+        self, stream: int, kind: EventType, partitions: Sequence[Partition], notes: Sequence[str], wake: Wake
     ) -> None:
         self._stream, self._kind = stream, kind
         known = next((p for p in partitions if p.name == ONE), None)
@@ -264,9 +259,6 @@ class DeltaSource(LiveSource):
     @property
     def ended(self) -> bool:
         return self._until is not None and self._version >= self._until
-
-    def committed(self, partitions: Sequence[Partition]) -> None:
-        """Nothing to do: rows stay."""
 
     def close(self) -> None:
         self._reading = self._table = None

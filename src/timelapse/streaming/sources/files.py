@@ -11,7 +11,7 @@ import itertools
 import os
 import time
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -26,7 +26,7 @@ from timelapse.ingest.prepare import front_to_back, prepare_files, read_task
 from timelapse.ingest.source import Source
 from timelapse.log.types import EventType
 from timelapse.streaming.rows import Batch
-from timelapse.streaming.sources.base import LiveSource, batch_of
+from timelapse.streaming.sources.base import LiveSource, Wake, batch_of
 from timelapse.streaming.streams import Partition
 
 ONE = "files"
@@ -77,12 +77,7 @@ class Files(LiveSource):
         self._checked = True
 
     def start(
-        self,
-        stream: int,
-        kind: EventType,
-        partitions: Sequence[Partition],
-        notes: Sequence[str],
-        wake: Callable[[], None],
+        self, stream: int, kind: EventType, partitions: Sequence[Partition], notes: Sequence[str], wake: Wake
     ) -> None:
         self._stream, self._kind = stream, kind
         if not notes and not self._checked:
@@ -221,9 +216,6 @@ class Files(LiveSource):
     @property
     def ended(self) -> bool:
         return self._once and self._looked and self.at_end(ONE)
-
-    def committed(self, partitions: Sequence[Partition]) -> None:
-        """Nothing to do: files stay."""
 
     def close(self) -> None:
         """Nothing is open between polls but what is read."""

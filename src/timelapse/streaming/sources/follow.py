@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import BinaryIO
@@ -17,7 +17,7 @@ from timelapse.ingest.prepare import prepare_files
 from timelapse.ingest.source import Source
 from timelapse.log.types import EventType
 from timelapse.streaming.rows import Batch
-from timelapse.streaming.sources.base import LiveSource, batch_of, pieces
+from timelapse.streaming.sources.base import LiveSource, Wake, batch_of, pieces
 from timelapse.streaming.streams import Partition
 
 ONE = "file"
@@ -60,12 +60,7 @@ class Follow(LiveSource):
             )
 
     def start(
-        self,
-        stream: int,
-        kind: EventType,
-        partitions: Sequence[Partition],
-        notes: Sequence[str],
-        wake: Callable[[], None],
+        self, stream: int, kind: EventType, partitions: Sequence[Partition], notes: Sequence[str], wake: Wake
     ) -> None:
         self._stream, self._kind = stream, kind
         cursor = next((p.cursor for p in partitions if p.name == ONE), "")
@@ -153,9 +148,6 @@ class Follow(LiveSource):
     @property
     def ended(self) -> bool:
         return self._ended
-
-    def committed(self, partitions: Sequence[Partition]) -> None:
-        """Nothing to do: the file stays."""
 
     def close(self) -> None:
         if self._file is not None:

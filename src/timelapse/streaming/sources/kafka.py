@@ -8,7 +8,7 @@ consumer group are written after each commit for tools that show lag, and never 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
@@ -22,7 +22,7 @@ from timelapse.ingest.plan import Plan
 from timelapse.ingest.source import Source
 from timelapse.log.types import EventType
 from timelapse.streaming.rows import Batch
-from timelapse.streaming.sources.base import LiveSource, batch_of, check_begin, line_plan
+from timelapse.streaming.sources.base import LiveSource, Wake, batch_of, check_begin, line_plan
 from timelapse.streaming.streams import Partition
 
 if TYPE_CHECKING:
@@ -135,12 +135,7 @@ class KafkaSource(LiveSource):
         self._consumer = Consumer(settings_of(given))
 
     def start(
-        self,
-        stream: int,
-        kind: EventType,
-        partitions: Sequence[Partition],
-        notes: Sequence[str],
-        wake: Callable[[], None],
+        self, stream: int, kind: EventType, partitions: Sequence[Partition], notes: Sequence[str], wake: Wake
     ) -> None:
         self._stream = stream
         self._connect(kind)

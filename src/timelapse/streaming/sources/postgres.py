@@ -8,7 +8,7 @@ the column's default (serial, identity), rows are inserted into this table, and 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -22,7 +22,7 @@ from timelapse.ingest.parse import parse_table
 from timelapse.ingest.source import Source
 from timelapse.log.types import EventType
 from timelapse.streaming.rows import Batch
-from timelapse.streaming.sources.base import LiveSource, batch_of, check_begin, pieces, table_plan
+from timelapse.streaming.sources.base import LiveSource, Wake, batch_of, check_begin, pieces, table_plan
 from timelapse.streaming.streams import Partition
 
 if TYPE_CHECKING:
@@ -122,12 +122,7 @@ class PostgresSource(LiveSource):
         return high
 
     def start(
-        self,
-        stream: int,
-        kind: EventType,
-        partitions: Sequence[Partition],
-        notes: Sequence[str],
-        wake: Callable[[], None],
+        self, stream: int, kind: EventType, partitions: Sequence[Partition], notes: Sequence[str], wake: Wake
     ) -> None:
         self._stream = stream
         self._position = next((p.position for p in partitions if p.name == ONE), -1)
@@ -255,9 +250,6 @@ class PostgresSource(LiveSource):
     @property
     def ended(self) -> bool:
         return self._until is not None and self._position >= self._until
-
-    def committed(self, partitions: Sequence[Partition]) -> None:
-        """Nothing to do: rows stay."""
 
     def close(self) -> None:
         if self._connection is not None:

@@ -10,7 +10,7 @@ import queue
 import threading
 import time
 import uuid
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from concurrent.futures import Future
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -32,7 +32,7 @@ from timelapse.store.waiting import AWAY, while_not
 from timelapse.streaming.pack import Pack, header, packed
 from timelapse.streaming.place import LivePlace
 from timelapse.streaming.rows import Batch
-from timelapse.streaming.sources.base import LiveSource, fields_of, line_plan
+from timelapse.streaming.sources.base import LiveSource, Wake, fields_of, line_plan
 from timelapse.streaming.sources.sent_ids import Known, SentIds
 from timelapse.streaming.streams import Partition
 from timelapse.tables.rowhash import hash_sum
@@ -345,12 +345,7 @@ class Push(LiveSource):
         self._place = place
 
     def start(
-        self,
-        stream: int,
-        kind: EventType,
-        partitions: Sequence[Partition],
-        notes: Sequence[str],
-        wake: Callable[[], None],
+        self, stream: int, kind: EventType, partitions: Sequence[Partition], notes: Sequence[str], wake: Wake
     ) -> None:
         self._stream, self._kind, self._wake = stream, kind, wake
         known = next((p for p in partitions if p.name == ONE), None)

@@ -11,7 +11,7 @@ from __future__ import annotations
 import queue
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -29,7 +29,7 @@ from timelapse.ingest.source import Source
 from timelapse.log.types import EventType
 from timelapse.streaming.place import LivePlace, LocalPlace
 from timelapse.streaming.rows import Batch
-from timelapse.streaming.sources.base import LiveSource, batch_of, table_plan
+from timelapse.streaming.sources.base import LiveSource, Wake, batch_of, table_plan
 from timelapse.streaming.streams import Partition
 
 if TYPE_CHECKING:
@@ -89,12 +89,7 @@ class SparkFeed(LiveSource):
         self._planned(kind)
 
     def start(
-        self,
-        stream: int,
-        kind: EventType,
-        partitions: Sequence[Partition],
-        notes: Sequence[str],
-        wake: Callable[[], None],
+        self, stream: int, kind: EventType, partitions: Sequence[Partition], notes: Sequence[str], wake: Wake
     ) -> None:
         self._stream, self._kind, self._wake = stream, kind, wake
         known = next((p for p in partitions if p.name == ONE), None)
