@@ -20,7 +20,6 @@ import pyarrow.compute as pc
 
 from timelapse.errors import LogError, Place
 from timelapse.log.reader import Chunk, Columns, SameEvents
-from timelapse.log.rows import rows_of
 from timelapse.log.types import EventType
 from timelapse.model.events import Event, Field, Record
 from timelapse.model.types import OptionalType, ScalarType, Time, ValueType
@@ -179,11 +178,6 @@ class ReadsReader(SameEvents):
         for (name, field), values in files.items():
             if hi >= end and len(values) != done[name]:
                 raise self._unfit(name, field)
-
-    def events(
-        self, lo: int, hi: int, classes: Mapping[str, type[Event]], columns: Columns | None = None
-    ) -> Iterator[Event]:
-        return rows_of(self, lo, hi, classes, columns)
 
     def _column(self, event: str, name: str, slice_id: int) -> pa.Array:
         path = column_path(Path(self.folder), event, name, slice_id)

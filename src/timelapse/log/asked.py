@@ -7,7 +7,7 @@ later rows of the table at the same time. The log's files are read as they are; 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
@@ -20,16 +20,15 @@ from timelapse.ids import INT64_MAX
 from timelapse.log.info import LogInfo, TypeInfo
 from timelapse.log.log import Log
 from timelapse.log.reader import Chunk, Columns, EventReader, even_cuts, rows_read
-from timelapse.log.rows import rows_of
+from timelapse.log.rows import InRows
 from timelapse.log.types import EventType
-from timelapse.model.events import Event
 from timelapse.tables.rowhash import both_lanes, one_array
 
 I64 = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True)
-class AskedReader:
+class AskedReader(InRows):
     """`base` with questions among its events.
 
     `table` has `ts` (int64) and the fields of `kind`, in order of time; `places[i]` is the seq, in the base, of the
@@ -101,11 +100,6 @@ class AskedReader:
             begin, first = end, upto
         if first < last:
             yield Chunk(begin, hi, self._with({}, columns, first, last))
-
-    def events(
-        self, lo: int, hi: int, classes: Mapping[str, type[Event]], columns: Columns | None = None
-    ) -> Iterator[Event]:
-        return rows_of(self, lo, hi, classes, columns)
 
     def _moved(self, table: pa.Table) -> pa.Table:
         """Events of the base under the seqs that they have here."""

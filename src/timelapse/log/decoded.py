@@ -11,7 +11,7 @@ import hashlib
 import os
 import shutil
 import uuid
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -21,9 +21,7 @@ import pyarrow.ipc
 
 from timelapse.decoding import decoded
 from timelapse.log.reader import Chunk, Columns, SameEvents
-from timelapse.log.rows import rows_of
 from timelapse.log.types import EventType
-from timelapse.model.events import Event
 
 _INDEX = "chunks.json"
 
@@ -62,11 +60,6 @@ class DecodedReader(SameEvents):
             yield from _read(place)
         else:
             yield from _written(self.base.chunks(lo, hi, columns), place)
-
-    def events(
-        self, lo: int, hi: int, classes: Mapping[str, type[Event]], columns: Columns | None = None
-    ) -> Iterator[Event]:
-        return rows_of(self, lo, hi, classes, columns)
 
 
 def _read(place: Path) -> Iterator[Chunk]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
@@ -14,16 +14,15 @@ from timelapse.log.info import LogInfo, info_of
 from timelapse.log.log import Log
 from timelapse.log.profile import Profile
 from timelapse.log.reader import Chunk, Columns, LogReader, even_cuts
-from timelapse.log.rows import rows_of
+from timelapse.log.rows import InRows
 from timelapse.log.types import EventType
 from timelapse.log.without import ONLY_MARK
-from timelapse.model.events import Event
 
 I64 = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True)
-class OnlyReader:
+class OnlyReader(InRows):
     """The events of some types. `types` are all of the log's: of the others there is no event.
 
     `starts` has the seq of the first event of each block, `before` how many events of the types lie before it; `before` ends with
@@ -103,11 +102,6 @@ class OnlyReader:
     def chunks(self, lo: int, hi: int, columns: Columns) -> Iterator[Chunk]:
         gone = self.gone
         return self.base.chunks(lo, hi, {name: own for name, own in columns.items() if name not in gone})
-
-    def events(
-        self, lo: int, hi: int, classes: Mapping[str, type[Event]], columns: Columns | None = None
-    ) -> Iterator[Event]:
-        return rows_of(self, lo, hi, classes, columns)
 
     def _block(self, number: int) -> tuple[I64, I64]:
         """The seqs and times of the types' events in a block, by rising seq."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -14,7 +14,7 @@ from timelapse.log.info import LogInfo
 from timelapse.log.log import Log
 from timelapse.log.only import OnlyReader
 from timelapse.log.reader import Chunk, Columns, EventReader, LogReader, even_cuts
-from timelapse.log.rows import rows_of
+from timelapse.log.rows import InRows
 from timelapse.log.types import EventType
 from timelapse.log.without import PART_MARK
 from timelapse.model.events import Event
@@ -22,7 +22,7 @@ from timelapse.moments import Moment
 
 
 @dataclass(frozen=True)
-class PartReader:
+class PartReader(InRows):
     """The events of `base` with lo <= seq < hi. `before` and `count`: how many lie before, and in it."""
 
     base: EventReader
@@ -62,11 +62,6 @@ class PartReader:
 
     def chunks(self, lo: int, hi: int, columns: Columns) -> Iterator[Chunk]:
         return self.base.chunks(max(lo, self.lo), min(hi, self.hi), columns)
-
-    def events(
-        self, lo: int, hi: int, classes: Mapping[str, type[Event]], columns: Columns | None = None
-    ) -> Iterator[Event]:
-        return rows_of(self, lo, hi, classes, columns)
 
 
 def reading(reader: EventReader, **how: bool) -> EventReader:

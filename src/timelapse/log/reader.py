@@ -22,7 +22,7 @@ from timelapse.errors import LogError, Place, StorageError, meant
 from timelapse.log.beside import BESIDE, columns_beside
 from timelapse.log.manifest import REMEDY, FileEntry, Manifest, SegmentEntry
 from timelapse.log.periods import Period
-from timelapse.log.rows import rows_of
+from timelapse.log.rows import InRows
 from timelapse.log.types import EventType
 from timelapse.log.without import kept
 from timelapse.model.events import Event
@@ -91,7 +91,7 @@ class EventReader(Protocol):
 
 
 @dataclass(frozen=True)
-class SameEvents:
+class SameEvents(InRows):
     """A part of readers that give the events of another at the same places, in other columns or from elsewhere."""
 
     base: EventReader
@@ -124,7 +124,7 @@ _MOST_FOUND = 4096
 
 
 @dataclass(frozen=True)
-class LogReader:
+class LogReader(InRows):
     """A stored log's events. Picklable and small: it holds where things are, no data and no open files."""
 
     root: str
@@ -277,11 +277,6 @@ class LogReader:
                         if part.num_rows:
                             tables[self.types[number].name] = part
                     yield Chunk(first, last, tables)
-
-    def events(
-        self, lo: int, hi: int, classes: Mapping[str, type[Event]], columns: Columns | None = None
-    ) -> Iterator[Event]:
-        return rows_of(self, lo, hi, classes, columns)
 
     def _read(self, segment: SegmentEntry, block: int, entry: FileEntry, names: Sequence[str]) -> pa.Table:
         with _Files(self.root, segment, self.types) as files:

@@ -49,6 +49,19 @@ def rows_of(
     return itertools.chain.from_iterable(parts())
 
 
+class InRows:
+    """A part of readers whose events are made of their chunks."""
+
+    def events(
+        self: EventReader,
+        lo: int,
+        hi: int,
+        classes: Mapping[str, type[Event]],
+        columns: Columns | None = None,
+    ) -> Iterator[Event]:
+        return rows_of(self, lo, hi, classes, columns)
+
+
 def row_maker(cls: type[Event], wanted: Sequence[str]) -> Callable[[pa.Table], Iterable[Event]]:
     """A function from a chunk's table (`seq`, `ts`, the wanted fields) to the events, in the table's order."""
     make = cls._raw_maker()

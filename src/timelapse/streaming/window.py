@@ -12,9 +12,8 @@ import pyarrow as pa
 
 from timelapse.engine.checked import AGAIN
 from timelapse.log.reader import Chunk, Columns, cut_rows
-from timelapse.log.rows import rows_of
+from timelapse.log.rows import InRows
 from timelapse.log.types import EventType
-from timelapse.model.events import Event
 from timelapse.store.parts import CheckedFile, Part
 from timelapse.tables.table import table_of_buffer, write_table
 
@@ -69,7 +68,7 @@ class InFiles(Mapping[str, pa.Table]):
         return len(self._files)
 
 
-class JournalEnd:
+class JournalEnd(InRows):
     """The last rows of a journal behind the interface of a log (log/reader.py).
 
     Rows older than `keep` microseconds before the end are forgotten: no handler is called for them any more.
@@ -169,8 +168,3 @@ class JournalEnd:
                 if table.num_rows:
                     tables[name] = table if fields is None else table.select(["seq", "ts", *fields])
             yield Chunk(first, last, tables)
-
-    def events(
-        self, lo: int, hi: int, classes: Mapping[str, type[Event]], columns: Columns | None = None
-    ) -> Iterator[Event]:
-        return rows_of(self, lo, hi, classes, columns)

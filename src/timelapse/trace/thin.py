@@ -19,7 +19,6 @@ from timelapse.kinds.grouped import Under
 from timelapse.log.part import reading
 from timelapse.log.reader import Chunk, SameEvents
 from timelapse.log.reader import Columns as Wanted
-from timelapse.log.rows import rows_of
 from timelapse.log.types import EventType
 from timelapse.model.events import Event
 from timelapse.tables.table import key_types
@@ -231,11 +230,6 @@ class Thinned(SameEvents):
         """The rows of those of the events that are in a chunk."""
         tables = {name: picked(table, seqs) for name, table in chunk.tables.items()}
         return chunk._replace(tables={name: own for name, own in tables.items() if own.num_rows})
-
-    def events(
-        self, lo: int, hi: int, classes: Mapping[str, type[Event]], columns: Wanted | None = None
-    ) -> Iterator[Event]:
-        return rows_of(self, lo, hi, classes, columns)
 
 
 def thinned(
