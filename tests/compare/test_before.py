@@ -72,6 +72,7 @@ MISTAKES = [
     (("--by", "hwo"), "TL816", "did you mean who?"), (("--key", "Hitt:n"), "TL816", "did you mean Hit?"),
     (("--key", "Hit:m"), "TL816", "no field 'm'"), (("--fail-if", "Hit.goen > 3"), "TL819", "did you mean Hit.gone?"),
     (("--fail-if", "precision < .5"), "TL819", "no figure 'precision'"),
+    (("--fail-if", "precison < .5"), "TL819", "did you mean precision? precision needs --labels; "),
     (("--fail-if", "f1_a < .5"), "TL819", "f1 needs --labels"), (("--fail-if", "good_a < 2"), "TL819", "good needs --by and --labels"),
     (("--labels", "labels.csv", "--segment", "lnad"), "TL816", "--segment lnad"),
     (("--labels", "labels.csv", "--weight", "amount"), "TL816", "--weight amount"),

@@ -345,6 +345,10 @@ def test_a_key_without_its_member_is_refused() -> None:
     state: Any = tl.SetOf(declare(tl.SetOf, int, int), DictStore([]))
     with pytest.raises(TypeMismatch, match="asked with a pair"):
         assert 5 in state
+    for write in (state.add, state.discard):
+        with pytest.raises(TypeMismatch, match="nothing that stands under a key") as caught:
+            write((5, 6))
+        assert "two arguments, as in self." in str(caught.value.hint)
 
 
 # --- windows --------------------------------------------------------------------------------------

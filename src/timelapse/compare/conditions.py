@@ -29,6 +29,11 @@ _COMPARISONS: dict[type[ast.AST], Callable[[Any, Any], bool]] = {
     ast.NotEq: operator.ne,
 }  # fmt: skip
 _LONGEST = 1000
+_NOT_ALWAYS = {
+    **{f"{name}{side}": "--labels" for name in ("precision", "recall", "f1") for side in ("", "_a")},
+    "freed": "--by", "hit": "--by", "good": "--by and --labels", "good_a": "--by and --labels",
+}  # fmt: skip
+"""Figures that are there only with an option, and it."""
 
 
 class Condition:
@@ -49,11 +54,10 @@ class Condition:
         """Raises UsageError (TL819) for a figure that is not among those known."""
         for name in self.names:
             if name not in known:
-                raise _bad(
-                    self.text,
-                    f"there is no figure {name!r}",
-                    f"{_needs(name) or meant(name, known)}figures: {', '.join(known)}",
-                )
+                others = [figure for figure in _NOT_ALWAYS if figure not in known]
+                hint = _needs(name) or meant(name, [*known, *others])
+                hint += "".join(_needs(figure) for figure in others if hint == f"did you mean {figure}? ")
+                raise _bad(self.text, f"there is no figure {name!r}", f"{hint}figures: {', '.join(known)}")
 
     def holds(self, figures: Figures) -> bool:
         """Whether it holds. Raises UsageError (TL819) for a figure that is not there or not known."""
@@ -71,14 +75,8 @@ class Condition:
 
 def _needs(name: str) -> str:
     """What a figure needs that is not always there, as the beginning of a hint; else empty."""
-    name = name.removesuffix("_a")
-    if name in ("precision", "recall", "f1"):
-        return f"{name} needs --labels; "
-    return (
-        f"{name} needs --by{' and --labels' if name == 'good' else ''}; "
-        if name in ("freed", "hit", "good")
-        else ""
-    )
+    option = _NOT_ALWAYS.get(name)
+    return f"{name.removesuffix('_a')} needs {option}; " if option else ""
 
 
 def _name(node: ast.AST) -> str | None:

@@ -105,7 +105,15 @@ class Grouped(State):
                     f"{name} is a {shape}: it is asked with a pair, not with {pair!r}",
                     hint=f"(key, member) in self.{name}, or self.{name}[key, field]",
                 )
-            k, m = outer(pair[0]), inner(pair[1])
+            try:
+                k, m = outer(pair[0]), inner(pair[1])
+            except TypeMismatch:
+                if pair[1] is not ABSENT:
+                    raise
+                raise TypeMismatch(
+                    f"{name} is a {shape}: it was given {pair[0]!r}, and nothing that stands under a key",
+                    hint=f"two arguments, as in self.{name}.add(key, member)",
+                ) from None
             return (*(k if first else (k,)), *(m if second else (m,)))
 
         return check

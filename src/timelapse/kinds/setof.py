@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, ClassVar, Generic
 
-from timelapse.kinds.base import Op, Short, StateSpec
+from timelapse.kinds.base import ABSENT, Op, Short, StateSpec
 from timelapse.kinds.effects import Delta, Journal, SetDelta
 from timelapse.kinds.grouped import Grouped
 
@@ -82,14 +82,14 @@ class SetOf(Grouped, Generic[K, M]):
         """How many members the key has."""
         return len(self._under(key))
 
-    def add(self, key: K, member: M, *, at: int | None = None) -> None:
-        """Put a member in. Nothing happens if it is in. With `at` it takes effect at that time."""
+    def add(self, key: K, member: M = ABSENT, *, at: int | None = None) -> None:
+        """Put a member in: `add(k, m)`. Nothing happens if it is in. With `at` it takes effect at that time."""
         checked = self._check_key((key, member))
         if at is None or not self._later(at, "add", key, member):
             self._put(checked, True)
 
-    def discard(self, key: K, member: M, *, at: int | None = None) -> None:
-        """Take a member out. Nothing happens if it is not in. With `at` it takes effect at that time."""
+    def discard(self, key: K, member: M = ABSENT, *, at: int | None = None) -> None:
+        """Take a member out: `discard(k, m)`. Nothing happens if it is not in. With `at` it takes effect at that time."""
         checked = self._check_key((key, member))
         if at is None or not self._later(at, "discard", key, member):
             self._drop(checked)
