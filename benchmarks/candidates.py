@@ -34,6 +34,8 @@ class Candidate:
     flink: bool = False
     shares: str = ""
     """Candidates with the same word here run in one process, with one Spark session."""
+    group: str = ""
+    """Rounds are run through for the candidates of one word by turns, then for those of the next."""
     rank: int = 2
     """Where time is short what tells most runs first: 0 and 1 are the rows without which a table tells nothing."""
 

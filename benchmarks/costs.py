@@ -126,9 +126,8 @@ def costs_of(runs: Sequence[RunSeen], stages: int, states: int, cores: int, crow
             rows = made.rows(run.before(t.last + 1)) / states
             merges.append(own / rows if rows else 0.0)
     single = statistics.median(run.seconds - busy(run) for run in alone)
-    known = [run for run in runs if run.cpu is not None]
-    spent = [(run.cpu or 0.0) - sum(work[id(run)]) for run in known]
-    driver = max(0.0, _line(known, spent)[1] - task) if known else 0.0
+    known = _least([(run, run.cpu - sum(work[id(run)])) for run in runs if run.cpu is not None])
+    driver = max(0.0, _line(*zip(*known, strict=True))[1] - task) if known else 0.0
     return replace(
         made,
         load=statistics.median(loads) if loads else 0.0,
@@ -141,6 +140,16 @@ def costs_of(runs: Sequence[RunSeen], stages: int, states: int, cores: int, crow
 def _curve(found: Iterable[tuple[TaskSeen, float]]) -> Curve:
     """By the events of a slice: of a task that takes several, one after the other, each has its price."""
     return Curve.of((t.events / (t.last - t.first + 1), work / t.events) for t, work in found)
+
+
+def _least(spent: Iterable[tuple[RunSeen, float]]) -> list[tuple[RunSeen, float]]:
+    """Of runs that are alike the one beside whose work least was spent: in the others Java compiled, or collected its garbage."""
+    found: dict[tuple[int, int, int], tuple[RunSeen, float]] = {}
+    for run, beside in spent:
+        sort = run.events, run.slices, run.works
+        if sort not in found or beside < found[sort][1]:
+            found[sort] = run, beside
+    return list(found.values())
 
 
 def _line(runs: Sequence[RunSeen], extra: Sequence[float]) -> tuple[float, float]:

@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 import statistics
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import timelapse as tl
@@ -41,6 +41,8 @@ WEAK = 10**8
 """Events per host of those whose log grows with the hosts."""
 CORES = 2
 """Of the machine that is measured: executors are pinned to one each, and the driver and Java are on them too."""
+WARM_UPS = 3
+"""Rounds of each program until Java has compiled what its replays repeat: a second of processor time in a moment that nobody foresees."""
 SEEDS = 3
 TROUBLED = (16, 64, 256)
 """Numbers of hosts with stragglers and failures."""
@@ -129,7 +131,9 @@ def candidate(point: Point) -> Candidate:
         "params": dict(point.way.params) or None, "lead": point.lead,
     }  # fmt: skip
     title = f"{point.way.title}, {point.hosts} hosts, {point.slices} slices{'' if point.lead is None else ', side by side'}"
-    return Candidate(point.name, title, "replay_spark.py", options, shares=f"hosts-{point.hosts}")
+    return Candidate(
+        point.name, title, "replay_spark.py", options, shares=f"hosts-{point.hosts}", group=point.way.title
+    )
 
 
 def hosts(settings: Settings) -> Report:
@@ -144,9 +148,12 @@ def hosts(settings: Settings) -> Report:
         if dataset not in made:
             made[dataset] = settings.made(dataset)
         entries.append((candidate(point), made[dataset]))
-    found = dict(zip(wanted, measure(entries, settings.bench()), strict=True))
+    bench = replace(settings.bench(), warm_ups=1 if settings.quick else WARM_UPS)
+    found = dict(zip(wanted, measure(entries, bench), strict=True))
     title = "Throughput against hosts: one and two executors measured, each on a core; more of them simulated"
-    report = Report("hosts", title, settings.shown(), list(found.values()), [])
+    report = Report(
+        "hosts", title, {**settings.shown(), "warm-up rounds": bench.warm_ups}, list(found.values()), []
+    )
     known: dict[Way, Known] = {}
     for way in chosen:
         own = {p: m for p, m in found.items() if p.way is way}
@@ -303,7 +310,7 @@ def _costs(known: Mapping[Way, Known]) -> Table:
         later = c.final if c.later is None else c.later
         rows.append((
             way.title, _rate(c.one), _rate(c.final), _rate(later), " + ".join(_rate(s) for s in c.stages),
-            f"{1e9 * c.load:,.0f}", f"{1e9 * c.merge:,.0f}", f"{c.task:.2f}", f"{c.whole:.2f}", f"{c.keys[0]:.3g}·n^{c.keys[1]:.2f}",
+            f"{1e9 * c.load:,.0f}", f"{1e9 * c.merge:,.0f}", f"{c.task:.2f}", f"{c.driver:.2f}", f"{c.whole:.2f}", f"{c.keys[0]:.3g}·n^{c.keys[1]:.2f}",
             times(c.crowd),
         ))  # fmt: skip
     columns = (
@@ -315,6 +322,7 @@ def _costs(known: Mapping[Way, Known]) -> Table:
         "load ns/row",
         "merge ns/row",
         "task s",
+        "driver's CPU s per task",
         "run s",
         "rows",
         "beside",

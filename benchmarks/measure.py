@@ -1,4 +1,4 @@
-"""Timing candidates against each other: cold once, then warm in interleaved rounds; results compared first."""
+"""Timing candidates against each other: cold once, then warm in interleaved rounds of each group; results compared first."""
 
 from __future__ import annotations
 
@@ -58,6 +58,8 @@ class Bench:
     """Settings of a measurement. `until` is when no new round may begin (time.monotonic)."""
 
     rounds: int = 3
+    warm_ups: int = 1
+    """Rounds before them that are not timed."""
     cores: int = 2
     until: float = float("inf")
     ratios: Sequence[float] = (2.0,)
@@ -88,9 +90,13 @@ def measure(entries: Sequence[tuple[Candidate, Made]], bench: Bench) -> list[Mea
             return found
         for (candidate, made), one in todo:
             session.first(candidate, made, one)
-        for number in range(bench.rounds + 1):  # round 0 warms up
-            for (candidate, made), one in todo:
-                session.round(candidate, made, one, number)
+        for group in dict.fromkeys(candidate.group for (candidate, _), _ in todo):
+            for number in (*[0] * bench.warm_ups, *range(1, bench.rounds + 1)):
+                if group:
+                    bench.say(f"{group}: {f'round {number} of {bench.rounds}' if number else 'warm-up'}")
+                for (candidate, made), one in todo:
+                    if candidate.group == group:
+                        session.round(candidate, made, one, number)
     return found
 
 

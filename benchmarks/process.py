@@ -135,6 +135,7 @@ class Process:
     def run(self, candidate: Candidate, ratio: float = 2.0) -> Once:
         """Run it once, with this value of the last rule's threshold. Raises Failed with what it said."""
         out = self.scratch / f"{candidate.name}.out"
+        self._ask({"name": candidate.name, "ready": True, "ratio": ratio})
         before = self._cpu()
         reply = self._ask({"name": candidate.name, "out": str(out), "ratio": ratio})
         after = self._cpu()

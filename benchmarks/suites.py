@@ -37,7 +37,9 @@ class Settings:
     def bench(self, cores: int | None = None, ratios: Sequence[float] = (2.0,), share: float = 1.0) -> Bench:
         """How to measure, from now on. `share` is the part of the budget."""
         until = time.monotonic() + self.budget * share
-        return Bench(self.rounds, cores or self.cores, until, ratios, self.say, pool=self.pool)
+        return Bench(
+            self.rounds, cores=cores or self.cores, until=until, ratios=ratios, say=self.say, pool=self.pool
+        )
 
     def made(self, dataset: Dataset) -> Made:
         started = time.monotonic()

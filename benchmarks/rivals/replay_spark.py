@@ -55,6 +55,9 @@ class Replay:
     disk, whatever the log's size: small logs do not wait for the compiler by themselves.
     """
 
+    last = 0.0
+    """When any of this process has used its session last."""
+
     def __init__(
         self,
         log: Path,
@@ -72,12 +75,11 @@ class Replay:
         self._run: tl.Run | None = None
         self.details: dict[str, Any] = {}
         self._calls = 0
-        self._last = 0.0
         self._pauses: list[float] = []
 
     def ready(self, ratio: float) -> None:
         """Spark ends workers that had nothing to do for a minute, as other candidates' rounds take: replay once, not measured, and keep the seconds."""
-        if self._spark is False or self._calls < 2 or time.monotonic() - self._last < _IDLE:
+        if self._spark is False or self._calls < 2 or time.monotonic() - Replay.last < _IDLE:
             return
         started = time.perf_counter()
         self(ratio)
@@ -87,7 +89,8 @@ class Replay:
         try:
             return self._answer(ratio)
         finally:
-            self._last = time.monotonic()
+            if self._spark is not False:
+                Replay.last = time.monotonic()
             self.details["seconds after a pause"] = self._pauses
 
     def _answer(self, ratio: float) -> Any:

@@ -6,6 +6,7 @@ import importlib.util
 import json
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow.parquet as pq
@@ -17,6 +18,7 @@ from benchmarks import conflict, look, looking, replays, run, suites
 from benchmarks.candidates import Candidate
 from benchmarks.data import Dataset, Made, make
 from benchmarks.measure import DIFFERENT, FAILED, MISSING, OK, SKIPPED, Bench, difference, measure
+from benchmarks.process import Once, Process
 from benchmarks.readings import Readings
 from benchmarks.report import FORMAT, Plot, Series, read
 from benchmarks.rivals import windows_numba
@@ -146,6 +148,70 @@ def test_a_wrong_rival_is_caught(numbers: Made, tmp_path: Path, change: str, sta
     assert right.state == OK
     assert (one.state, reason in one.reason) == (state, True)
     assert bool(one.warm) is (state == OK)
+
+
+READY = """
+class candidate:
+    def __init__(self, place, **options):
+        self.made_ready = 0
+
+    def ready(self, ratio):
+        self.made_ready += 1
+
+    def __call__(self, ratio):
+        import numpy as np
+        self.details = {"made ready": self.made_ready}
+        return np.arange(3)
+"""
+
+
+def test_what_makes_a_candidate_ready_is_none_of_its_processor_time(
+    numbers: Made, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A replay that only woke Spark's workers was counted as the driver's work: twice what tasks took, the simulation of hosts then said."""
+    file = tmp_path / "awake.py"
+    file.write_text(READY, encoding="utf-8")
+    did: list[str] = []
+    plain_ask, plain_cpu = Process._ask, Process._cpu
+
+    def ask(self: Process, body: dict[str, Any]) -> dict[str, Any]:
+        did.append("make" if "file" in body else "ready" if "ready" in body else "run")
+        return plain_ask(self, body)
+
+    def cpu(self: Process) -> float | None:
+        did.append("cpu")
+        return plain_cpu(self)
+
+    monkeypatch.setattr(Process, "_ask", ask)
+    monkeypatch.setattr(Process, "_cpu", cpu)
+    (found,) = measure([(Candidate("awake", "Awake", str(file)), numbers)], Bench(rounds=1, say=TOLD.append))
+    assert found.state == OK
+    assert found.details == {"made ready": 3}
+    assert did == ["make", *["ready", "cpu", "run", "cpu"] * 3]
+
+
+def test_rounds_of_a_group_are_by_turns(
+    numbers: Made, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = tmp_path / "awake.py"
+    file.write_text(READY, encoding="utf-8")
+    did: list[str] = []
+    told: list[str] = []
+    plain = Process.run
+
+    def one(self: Process, candidate: Candidate, ratio: float = 2.0) -> Once:
+        did.append(candidate.name)
+        return plain(self, candidate, ratio)
+
+    monkeypatch.setattr(Process, "run", one)
+    entries = [
+        (Candidate(name, name, str(file), group=name[0], shares="all"), numbers)
+        for name in ("a1", "b1", "a2", "b2")
+    ]
+    found = measure(entries, Bench(rounds=2, warm_ups=2, say=told.append))
+    assert did == ["a1", "b1", "a2", "b2", *["a1", "a2"] * 4, *["b1", "b2"] * 4]
+    assert [len(one.warm) for one in found] == [2] * 4
+    assert told[-4:] == ["b: warm-up", "b: warm-up", "b: round 1 of 2", "b: round 2 of 2"]
 
 
 def test_a_spent_budget_and_a_missing_package_are_shown(numbers: Made) -> None:

@@ -225,6 +225,22 @@ def test_hosts_are_planned_for_by_the_driver(tmp_path: Path, monkeypatch: pytest
             assert sum(many.inside) >= len(many.shares)
 
 
+def test_the_drivers_share_is_of_the_runs_beside_which_least_was_spent() -> None:
+    """Java compiles in bursts: a second of processor time, in whatever run it falls."""
+
+    def run(tasks: int, cpu: float) -> RunSeen:
+        seen = [
+            TaskSeen("final" if n else "pass", 0, 0, 0, 10, 1.0, 0.0, 1.0, 0, n + 1.0) for n in range(tasks)
+        ]
+        seen += [TaskSeen("final", 0, 1, 1, 10, 1.0, 0.0, 1.0, 0, tasks + 1.0)]
+        return RunSeen(20, 2, tasks + 2.0, tuple(seen), cpu)
+
+    one = RunSeen(20, 1, 2.0, (TaskSeen("final_chain", 0, 0, 0, 20, 1.0, 0.0, 1.0, 5, 1.0),), 1.5)
+    # Each task beside the first: half a second, and a second of compiling in every other run.
+    runs = [one, run(1, 2 + 1.0), run(1, 2 + 2.0), run(2, 3 + 2.5), run(2, 3 + 1.5)]
+    assert costs_of(runs, 1, 1, 2).driver == pytest.approx(0.5)
+
+
 def test_growth_of_keys() -> None:
     assert heaps([(100.0, 3 * 100**0.5), (10_000.0, 3 * 10_000**0.5)]) == pytest.approx((3.0, 0.5))
     assert heaps([(100.0, 50.0)]) == (0.5, 1.0)
