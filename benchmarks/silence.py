@@ -36,50 +36,13 @@ from benchmarks.process import python_path
 from timelapse.store.scratch import temporary_folder
 
 ALLOWED_SECONDS = 2.0
-PROGRAM = '''
-import timelapse as tl
+RULES = Path(__file__).parents[1] / "examples" / "antispam.py"
+FEATURES = '''
 
-
-class Friendship(tl.Event):
-    a: int
-    b: int
-
-
-class Message(tl.Event):
+class Known(tl.Record, key="id"):
     id: int
-    sender: int
-    recipient: int
-    ip: str
-    text: str
-
-
-class Spam(tl.Record, key="id"):
-    id: int
-    sender: int
     sent: int
-
-
-class Spammers(tl.Program):
-    """Messages of users who write more to strangers than to friends."""
-
-    ratio: float = 3.0
-
-    friends: tl.Set[tuple[int, int]]
-    known: tl.Counter[int]
-    strangers: tl.Counter[int]
-
-    @tl.on(Friendship)
-    def befriend(self, e):
-        self.friends.add((min(e.a, e.b), max(e.a, e.b)))
-
-    @tl.on(Message)
-    def judge(self, e):
-        if (min(e.sender, e.recipient), max(e.sender, e.recipient)) in self.friends:
-            self.known[e.sender] += 1
-        else:
-            self.strangers[e.sender] += 1
-        if self.strangers[e.sender] > self.ratio * (self.known[e.sender] + 5):
-            self.emit(Spam(id=e.id, sender=e.sender, sent=self.strangers[e.sender]))
+    to: int
 
 
 class Features(tl.Program):
@@ -93,12 +56,6 @@ class Features(tl.Program):
         self.emit(Known(id=e.id, sent=self.sent[e.sender], to=self.last_to[e.sender] or 0))
         self.sent[e.sender] += 1
         self.last_to[e.sender] = e.recipient
-
-
-class Known(tl.Record, key="id"):
-    id: int
-    sent: int
-    to: int
 '''
 
 FLAGS = """
@@ -106,7 +63,7 @@ import timelapse as tl
 
 
 class Flag(tl.Event):
-    id: int
+    message: int
     sender: int
 """
 
@@ -130,11 +87,11 @@ def write_raw(folder: Path, events: int) -> None:
             found |= {
                 "id": ids,
                 "ip": [f"10.0.{n >> 8 & 255}.{n & 255}" for n in ids],
-                "text": ["hello"] * count,
+                "text": ["hello" if n % 7 else "me@example.org" for n in ids],
             }
         found["ts"] = 1_760_000_000_000_000 + np.sort(rng.integers(0, 20 * 86_400_000_000, count))
         pyarrow.csv.write_csv(pa.table(found), folder / "raw" / f"{kind}.csv")
-    flags = pa.table({"id": np.arange(messages), "label": rng.random(messages) < 0.2})
+    flags = pa.table({"message": np.arange(messages), "label": rng.random(messages) < 0.2})
     pyarrow.parquet.write_table(flags, folder / "labels.parquet")
 
 
@@ -207,7 +164,7 @@ def _last_line(text: str) -> str:
 
 def commands(events: int) -> list[tuple[str, ...]]:
     """In this order: each finds what those before it have made."""
-    rules = "rules.py:Spammers"
+    rules = "rules.py:Antispam"
     return [
         ("synth", "--events", str(events), "--out", "made-up"),
         ("init", "raw/Message.csv", "--out", "made"),
@@ -223,15 +180,15 @@ def commands(events: int) -> list[tuple[str, ...]]:
         ("verify", "runs/a"),
         ("verify", "runs/a", "--files"),
         ("diff", "runs/a", "runs/b"),
-        ("diff", "runs/a", "runs/b", "--labels", "labels.parquet", "--label-key", "id"),
+        ("diff", "runs/a", "runs/b", "--labels", "labels.parquet", "--label-key", "message"),
         ("sweep", rules, "log", "ratio=2,3,4", "--local"),
         ("report", "runs/a", "--out", "a.html"),
         ("report", "runs/a", "runs/b", "--out", "ab.html"),
         ("features", "rules.py:Features", "log", "--out", "rows.parquet", "--local"),
         ("why", "runs/a", "Spam:FIRST"),
         ("why-not", "runs/a", "17"),
-        ("state", "runs/a", "strangers"),
-        ("state", "runs/a", "strangers", "--key", "3"),
+        ("state", "runs/a", "to_others"),
+        ("state", "runs/a", "to_others", "--key", "3"),
         ("state checkpoint", "runs/a", "stand"),
         ("check", rules, "log", "--local"),
         ("derive", "flags.py", "derived", "runs/a", "Flag=Spam"),
@@ -257,7 +214,7 @@ def main() -> None:
         "| command | seconds | longest silence, s | processor time in it, s | after | exit code |\n|---|---:|---:|---:|---|---:|"
     )
     with temporary_folder("silence", large=True) as folder:
-        (folder / "rules.py").write_text(PROGRAM, encoding="utf-8")
+        (folder / "rules.py").write_text(RULES.read_text("utf-8") + FEATURES, encoding="utf-8")
         (folder / "flags.py").write_text(FLAGS, encoding="utf-8")
         write_raw(folder, given.events)
         for args in commands(given.events):
@@ -265,7 +222,7 @@ def main() -> None:
             if given.only and args[0] not in given.only and not needed:
                 continue
             if args[-1] == "Spam:FIRST":
-                first = tl.Run.open(folder / "runs" / "a").table("Spam").column("id")[0].as_py()
+                first = tl.Run.open(folder / "runs" / "a").table("Spam").column("message")[0].as_py()
                 args = (*args[:-1], f"Spam:{first}")
             found = gap_of([*args[0].split(), *args[1:]], folder, given.seconds)
             mark = " !" if found.gap > ALLOWED_SECONDS else ""
