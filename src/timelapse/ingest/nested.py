@@ -7,8 +7,8 @@ them stands `items[]`, which says of each item whether it is null.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
-from typing import NamedTuple
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from typing import NamedTuple, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -18,28 +18,50 @@ import pyarrow.compute as pc
 from timelapse.ingest.objects import MANY, JsonObject, list_in
 from timelapse.tables.rowhash import whole_array
 
+T = TypeVar("T")
+
 
 def inner_columns(columns: Mapping[str, pa.DataType]) -> dict[str, pa.DataType]:
     """The columns inside these ones, by path, with their types. A column of such a name goes before a path; what has dots or ends with `[]`
     in its name cannot be named by one."""
-    found: dict[str, pa.DataType] = {}
+    return {p: pa.bool_() if kind is None else kind for p, kind in inside(columns, _fields, _item)}
 
-    def walk(path: str, kind: pa.DataType) -> None:
-        if pa.types.is_struct(kind):
-            for field in (kind.field(n) for n in range(kind.num_fields)):
-                if (
-                    can_be_named(field.name) and kind.get_field_index(field.name) >= 0
-                ):  # -1: one of two of that name
-                    found.setdefault(f"{path}.{field.name}", field.type)
-                    walk(f"{path}.{field.name}", field.type)
-        elif is_list(kind) and pa.types.is_struct(kind.value_type) and MANY not in path:
-            found.setdefault(path + MANY, pa.bool_())
-            walk(path + MANY, kind.value_type)
+
+def inside(
+    columns: Mapping[str, T],
+    fields: Callable[[T], Iterable[tuple[str, T]] | None],
+    item: Callable[[T], T | None],
+) -> list[tuple[str, T | None]]:
+    """The same for types of any library. `fields`: those of a struct, None for what is none; `item`: what a list is of, None for what
+    is none. The type of what says which items a list has is None."""
+    found: dict[str, T | None] = {}
+
+    def walk(path: str, kind: T) -> None:
+        inner = fields(kind)
+        if inner is not None:
+            for name, own in inner:
+                if can_be_named(name):
+                    found.setdefault(f"{path}.{name}", own)
+                    walk(f"{path}.{name}", own)
+        elif (one := item(kind)) is not None and fields(one) is not None and MANY not in path:
+            found.setdefault(path + MANY, None)
+            walk(path + MANY, one)
 
     for name, kind in columns.items():
         if can_be_named(name):
             walk(name, kind)
-    return {path: kind for path, kind in found.items() if path not in columns}
+    return [(path, kind) for path, kind in found.items() if path not in columns]
+
+
+def _fields(kind: pa.DataType) -> list[tuple[str, pa.DataType]] | None:
+    """The fields of a struct, but those of which it has two of a name."""
+    if not pa.types.is_struct(kind):
+        return None
+    return [(f.name, f.type) for f in kind if kind.get_field_index(f.name) >= 0]
+
+
+def _item(kind: pa.DataType) -> pa.DataType | None:
+    return kind.value_type if is_list(kind) else None
 
 
 def can_be_named(name: str) -> bool:

@@ -130,23 +130,13 @@ def inner_columns(types: Mapping[str, DataType]) -> set[str]:
     """What stands inside these columns, by path, as in tables that are no DataFrame (ingest/nested.py)."""
     from pyspark.sql import types as T  # noqa: N812
 
-    found: set[str] = set()
+    def fields(kind: DataType) -> list[tuple[str, DataType]] | None:
+        return [(f.name, f.dataType) for f in kind.fields] if isinstance(kind, T.StructType) else None
 
-    def walk(path: str, kind: DataType) -> None:
-        if isinstance(kind, T.StructType):
-            for field in (f for f in kind.fields if nested.can_be_named(f.name)):
-                found.add(f"{path}.{field.name}")
-                walk(f"{path}.{field.name}", field.dataType)
-        elif (
-            isinstance(kind, T.ArrayType) and isinstance(kind.elementType, T.StructType) and MANY not in path
-        ):
-            found.add(path + MANY)
-            walk(path + MANY, kind.elementType)
+    def item(kind: DataType) -> DataType | None:
+        return kind.elementType if isinstance(kind, T.ArrayType) else None
 
-    for name, kind in types.items():
-        if nested.can_be_named(name):
-            walk(name, kind)
-    return found - types.keys()
+    return {path for path, _ in nested.inside(types, fields, item)}
 
 
 def _is_open(name: str, types: Mapping[str, DataType]) -> bool:
