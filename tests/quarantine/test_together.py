@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,8 +12,9 @@ import pytest
 import timelapse as tl
 from tests.depth import deep
 from tests.quarantine.test_rewinding import Entangled, Looking, Mark, Move, Out, Ticking, Unheard, told
-from timelapse.analysis import analyse
+from timelapse.analysis import analyse, final_pass
 from timelapse.kernels.choose import SWITCH
+from timelapse.kernels.lowered import lowered_pass
 from timelapse.kernels.native import rewinding, together
 from timelapse.run.reference import run_serial
 from timelapse.run.takeout import GoesBack
@@ -125,6 +127,121 @@ class Looping(tl.Program):
         self.emit(Out(who=m.who, total=10 // (self.total[m.who] % 3)))
 
 
+class Decided(tl.Program):
+    """What fails follows from its event. Keys come from states, one key is everybody's, and sums are asked whether they leave int64."""
+
+    to: tl.Value[int, int] = tl.state(default=0)
+    total: tl.Counter[int]
+    names: tl.Counter[str]
+
+    @tl.on(Move)
+    def go(self, m: Move) -> None:
+        self.to[m.who] = m.amount
+        self.total[self.to[m.who + 1]] += m.amount
+        if m.amount == 3 and m.who % 4 == 1:
+            raise ValueError(f"at once {m.who}")
+        if m.who % 7 == 2:
+            self.reject("two")
+        if self.total[m.amount] > 20:
+            self.total[m.amount] = m.who
+            self.emit(Out(who=m.who, total=self.total[self.to[m.who]]))
+
+    @tl.on(Move, after=4)
+    def soon(self, m: Move) -> None:
+        self.total[-1] -= m.who
+        if m.amount == 2 and m.who % 3 != 0:
+            raise KeyError(f"soon {m.who} {m.amount}")
+        self.emit(Out(who=-1, total=self.total[-1]))
+
+    @tl.on(Move, Mark, after=9)
+    def late(self, e: Move | Mark) -> None:
+        self.to[e.who] = self.total[e.who]
+        self.emit(Out(who=e.who, total=10 // (e.who % 5)))
+
+    @tl.on(Mark, after=4)
+    def mark(self, m: Mark) -> None:
+        self.names[m.name] += m.who
+        if self.names[m.name] > 40:
+            del self.names[m.name]
+        if m.name == "a":
+            raise AssertionError("a")
+
+    @tl.every(5)
+    def tick(self) -> None:
+        self.total[-1] += 1
+        self.emit(Out(who=-2, total=self.total[-1]))
+
+
+class Large(tl.Program):
+    """Sums leave int64: for some events only as long as others are there that fail later, or once these are out."""
+
+    total: tl.Counter[int]
+
+    @tl.on(Move)
+    def go(self, m: Move) -> None:
+        self.total[m.who] += (m.amount - 1) * 4_000_000_000_000_000_000
+
+    @tl.on(Move, after=4)
+    def soon(self, m: Move) -> None:
+        if m.amount == 3 or (m.amount == 0 and m.who % 2 == 0):
+            raise KeyError(f"soon {m.who} {m.amount}")
+        self.emit(Out(who=m.who, total=self.total[m.who]))
+
+
+class Told(Large):
+    """What an error says comes from a state."""
+
+    @tl.on(Move, after=4)
+    def soon(self, m: Move) -> None:
+        if m.amount == 3:
+            raise KeyError(f"soon {self.total[m.who]}")
+
+
+class Copied(tl.Program):
+    """What is added comes from a state."""
+
+    total: tl.Counter[int]
+
+    @tl.on(Move)
+    def go(self, m: Move) -> None:
+        self.total[m.who] += m.amount
+        self.total[m.amount] += self.total[m.who]
+
+    @tl.on(Move, after=4)
+    def soon(self, m: Move) -> None:
+        if m.amount == 3:
+            raise KeyError("three")
+
+
+class Overwritten(tl.Program):
+    """Sums are made of what a state is set to, which comes from a state."""
+
+    total: tl.Counter[int]
+    held: tl.Value[int, int] = tl.state(default=0)
+
+    @tl.on(Move)
+    def go(self, m: Move) -> None:
+        self.held[m.who] = m.amount
+        self.total[m.who] += m.amount
+
+    @tl.on(Move, after=4)
+    def soon(self, m: Move) -> None:
+        self.total[m.who] = self.held[m.who + 1]
+        if m.amount == 3:
+            raise KeyError("three")
+
+
+class Refusing(Decided):
+    """A state decides whether a step comes as far as where it fails."""
+
+    @tl.on(Move)
+    def first(self, m: Move) -> None:
+        if self.total[m.who] > 3:
+            self.reject("many")
+        if m.amount == 2:
+            raise KeyError("two")
+
+
 def log_of(rng: random.Random, count: int, people: int, names: str) -> list[tl.Event]:
     """Its first and last times have an event that is not taken out."""
     now, found, steps = 0, list[tl.Event](), rng.choice([(0, 0, 1, 1, 2, 6), (0, 1), (3, 9)])
@@ -159,7 +276,7 @@ def found(monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, bool]]:
     return noted
 
 
-@pytest.mark.parametrize("program", [Pairs, Queued, Entangled, Ticking, Looking])
+@pytest.mark.parametrize("program", [Pairs, Queued, Entangled, Ticking, Looking, Decided, Large])
 @pytest.mark.parametrize(("people", "names"), [(300, "abécdefghijkl"), (12, "aé")])
 def test_the_same_as_the_reference(
     program: type[tl.Program], people: int, names: str, found: list[tuple[int, bool]], tmp_path: Path
@@ -219,3 +336,45 @@ def test_it_is_known_which_rows_events_touch(program: type[tl.Program], why: str
     how = f"one after the other: {why}" if why else "many at a time"
     assert tl.explain(program).late == f"compiled, {how}"
     assert f"what fails after its event's own time is found compiled, {how}" in str(tl.explain(program))
+
+
+@pytest.mark.parametrize(
+    ("program", "why"),
+    [
+        (Decided, ""),
+        (Large, ""),
+        (Told, "what an error says depends on what states hold"),
+        (Copied, "whether a step fails depends on what states hold"),
+        (Overwritten, "a sum may leave int64"),
+        (Refusing, "whether a step fails depends on what states hold"),
+        (Pairs, "whether a step fails depends on what states hold"),
+        (Looping, "a handler has a loop"),
+    ],
+)
+def test_it_is_known_whether_failing_follows_from_events(program: type[tl.Program], why: str) -> None:
+    made = program()
+    work = replace(final_pass(analyse(made)), takes_out=True, keeps=True, finds_late=True)
+    decided = lowered_pass(made, work, final=True).decided
+    assert (decided if isinstance(decided, str) else "") == why
+
+
+@pytest.mark.parametrize(("program", "listings"), [(Decided, 1), (Large, 2)])
+def test_what_follows_from_events_is_found_in_one_pass(
+    program: type[tl.Program], listings: int, found: list[tuple[int, bool]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """But for sums that may leave int64."""
+    passes: list[int] = []
+    go = together._Listing.go
+
+    def counted(self: Any, *args: Any) -> Any:
+        passes.append(1)
+        return go(self, *args)
+
+    monkeypatch.setattr(together._Listing, "go", counted)
+    events = log_of(random.Random(3), 300, 40, "abcdef")
+    reference = run_serial(program, events, quarantine=True, max_quarantined=300)
+    run = tl.replay(program, events, slices=1, spark=False, quarantine=True, max_quarantined=300)
+    assert told(run) == told(reference)
+    assert run.stored_quarantined() == reference.stored_quarantined()
+    assert found
+    assert min(len(passes), 2) == listings

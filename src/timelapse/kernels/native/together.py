@@ -7,6 +7,8 @@ can have to do with form a group with it. Of each group the first failure is cer
 the log as it was. The next pass is without all events of which that was certain, over the groups in which something has failed and
 what it takes to know what they find. In the last one nothing fails late.
 
+Where it follows from each event alone whether it fails (lowering/decided.py), that first pass finds all.
+
 What has failed at once on the way stays out, as it does where the log begins again: where that was certain, too.
 """
 
@@ -51,6 +53,8 @@ _STEP, _FAILURE, _AGAIN = 5e-7, 1e-3, 1e-7
 _MOST_TIES = 32
 """So often it is found out which events belong to groups."""
 _MIX = np.uint64(0x9E3779B97F4A7C15)
+_MOST_ADDED = 2.0**62
+"""So much may be added to a table, and no sum leaves int64."""
 _ANY = 1 << 40
 """So many events may fail."""
 
@@ -63,19 +67,21 @@ def cannot_find_together(unit: Unit) -> str:
     """Why this cannot be done for a pass; empty where it can."""
     if not unit.later:
         return "nothing is called later"
-    if isinstance(unit.touches, str):
-        return unit.touches
     if unit.left:
         return "some handlers run as Python"
     if unit.ticks:
         return "ticks run as Python"
+    return _cannot_group(unit) if isinstance(unit.decided, str) else ""
+
+
+def _cannot_group(unit: Unit) -> str:
+    """Why it is not known which events can have to do with each other."""
+    if isinstance(unit.touches, str):
+        return unit.touches
     if unit.hidden or unit.indexed:
         return "members are counted or listed by key"
-    return (
-        "a handler reads a list"
-        if any(column.part in ("items", "offsets") for column in unit.columns)
-        else ""
-    )
+    lists = any(column.part in ("items", "offsets") for column in unit.columns)
+    return "a handler reads a list" if lists else ""
 
 
 @dataclass(frozen=True)
@@ -219,94 +225,140 @@ class Together:
         self._params = params_of(program)
         self._most = memory_alone() // _SHARE
         self._rows: dict[int, Quarantined] = {}
-        assert not isinstance(unit.touches, str)
-        self._width = max(map(len, unit.touches))
-        self._writes: Bools = np.zeros((len(unit.events), self._width), np.bool_)
-        for kind, touches in enumerate(unit.touches):
-            self._writes[kind, : len(touches)] = [touch.writes for touch in touches]
-        self._steps = self._read(with_ticks(with_later(source, unit), program, source, unit))
-        times = [b.when for b in self._steps.batches if b.when is not None and len(b.when)]
-        span = max(1, int(times[-1][-1]) - int(times[0][0]))
-        lag = max(later.lag for later in unit.later.values())
-        self._within = len(self._steps.kinds) * min(1.0, 1.5 * lag / span)
-        """So many steps are done again for each event that is found alone, about."""
+        self._held = 0
+        """Bytes."""
+        self._batches = list(self._read(with_ticks(with_later(source, unit), program, source, unit)))
+        if not self._batches:
+            raise NotTogether("the log is empty")
 
     def find(
         self, tick: Callable[[int, int], None], *, otherwise: bool = True
     ) -> tuple[list[Quarantined], bool]:
         """Events that are taken out, by rising seq, and whether these are all. `tick` is told of further steps of the log, and how many events
         were taken out. `otherwise`: the others can be found one after the other, compiled. Raises NotTogether."""
+        if self._is_decided() and self._find_at_once(tick):
+            return [self._rows[seq] for seq in sorted(self._rows)], True
+        self._steps = self._laid_out()
+        times = [b.when for b in self._batches if b.when is not None and len(b.when)]
+        span = max(1, int(times[-1][-1]) - int(times[0][0]))
+        lag = max(later.lag for later in self._unit.later.values())
+        # So many steps are done again for each event that is found alone, about.
+        within = len(self._steps.kinds) * min(1.0, 1.5 * lag / span)
         budget, is_all = _MOST_PASSES * len(self._steps.kinds), False
         while not is_all and budget > 0:
             budget -= len(self._steps.kinds)
-            kernel = _Listing(
-                self._program, self._work, self._unit, self._count, self._interned, self._begins
-            )
-            try:
-                failures = kernel.go(self._steps.batches, lambda steps: tick(steps, len(self._rows)))
-            finally:
-                kernel.close()
+            failures, _ = self._listed(self._steps.batches, tick)
             late = sum(f.kind in self._unit.later for f in failures)
             is_all = not late
             certain = self._judge(failures)
-            if otherwise and self._is_slower(certain, late - certain):
+            if otherwise and self._is_slower(within, certain, late - certain):
                 break
         return [self._rows[seq] for seq in sorted(self._rows)], is_all
 
-    def _is_slower(self, certain: int, left: int) -> bool:
+    def _is_slower(self, within: float, certain: int, left: int) -> bool:
         """Whether further passes take longer than to find the events one after the other. `certain`: so many were certain in the last one."""
         steps = len(self._steps.kinds)
-        return left > 0 and steps * _STEP > certain * (_FAILURE + self._within * _AGAIN)
+        return left > 0 and steps * _STEP > certain * (_FAILURE + within * _AGAIN)
+
+    def _listed(
+        self, batches: Iterable[Batch], tick: Callable[[int, int], None]
+    ) -> tuple[list[_Failure], int]:
+        """What fails, and how many steps ran as Python."""
+        kernel = _Listing(self._program, self._work, self._unit, self._count, self._interned, self._begins)
+        try:
+            return kernel.go(batches, lambda steps: tick(steps, len(self._rows))), kernel.left
+        finally:
+            kernel.close()
+
+    # --- where it follows from each event whether it fails -----------------------------------------
+
+    def _is_decided(self) -> bool:
+        """Whether it follows from each event alone, in this log, whether its steps fail: the same events fail whichever others are taken out."""
+        if isinstance(self._unit.decided, str):
+            return False
+        added = dict[int, float]()
+        for batch in self._batches:
+            for adds in self._unit.decided:
+                for add in adds:
+                    values = np.abs(self._computed(batch, add)[0].astype(np.float64))
+                    most = float(np.sum(values)) if values.ndim else float(values) * batch.events
+                    added[add.table] = added.get(add.table, 0.0) + most
+        return all(total < _MOST_ADDED for total in added.values())
+
+    def _find_at_once(self, tick: Callable[[int, int], None]) -> bool:
+        """Take out each event that fails, for its first failure. False where some ran as Python: nothing is known of these."""
+        failures, python = self._listed(self._batches, tick)
+        if python:
+            return False
+        for failure in sorted(failures, key=lambda f: (f.row[0], f.kind)):
+            self._rows.setdefault(failure.seq, failure.row)
+        return True
 
     # --- the log ----------------------------------------------------------------------------------
 
-    def _read(self, chunks: Iterator[Chunk]) -> _Steps:
-        unit, decoder = self._unit, Decoder(self._unit, self._interned)
-        assert not isinstance(unit.touches, str)
-        batches, keys, held = list[Batch](), list[tuple[Batch, int, Ints, Keys]](), 0
-        begin = 0
+    def _read(self, chunks: Iterator[Chunk]) -> Iterator[Batch]:
+        decoder = Decoder(self._unit, self._interned)
         for chunk in chunks:
             batch = decoder.decode(chunk)
+            self._hold(sum(array.nbytes for array in batch.arrays) + 9 * batch.events)
+            yield batch
+
+    def _hold(self, bytes_: int) -> None:
+        self._held += bytes_
+        if self._held > self._most:
+            raise NotTogether("the log is too large to be held")
+
+    def _laid_out(self) -> _Steps:
+        """The steps, with the rows that they can touch."""
+        unit, keys, count = self._unit, list[tuple[Batch, int, Ints, Keys]](), 0
+        why = _cannot_group(unit)
+        if why or isinstance(unit.touches, str):
+            raise NotTogether(why)
+        width = max(map(len, unit.touches))
+        self._writes: Bools = np.zeros((len(unit.events), width), np.bool_)
+        for kind, touches in enumerate(unit.touches):
+            self._writes[kind, : len(touches)] = [touch.writes for touch in touches]
+        for batch in self._batches:
             for kind, touches in enumerate(unit.touches):
                 own = self._keys(batch, kind, touches)
                 if len(own):
-                    keys.append((batch, kind, begin + np.flatnonzero(batch.kinds == kind), own))
-                    held += 5 * own.nbytes
-            batches.append(batch)
-            begin += batch.events
-            held += sum(array.nbytes for array in batch.arrays) + 4 * batch.events * (self._width + 4)
-            if held > self._most:
-                raise NotTogether("the log is too large to be held")
-        if not batches:
-            raise NotTogether("the log is empty")
-        kinds = np.concatenate([batch.kinds for batch in batches])
-        seqs: Ints = np.zeros(begin, np.int64)
+                    keys.append((batch, kind, count + np.flatnonzero(batch.kinds == kind), own))
+                    self._hold(5 * own.nbytes)
+            count += batch.events
+            self._hold(4 * batch.events * (width + 4))
+        kinds = np.concatenate([batch.kinds for batch in self._batches])
+        seqs: Ints = np.zeros(count, np.int64)
         numbering = _Numbering(sum(own.size for *_, own in keys))
-        cells: Numbers = np.full((begin, self._width), -1, np.int32)
+        cells: Numbers = np.full((count, width), -1, np.int32)
         for batch, kind, rows, own in keys:
             seqs[rows] = batch.arrays[2 * kind + 1]
             cells[rows, : own.shape[1]] = numbering.numbered(own)
         events, event_count = _numbered_events(unit, kinds, seqs)
-        return _Steps(batches, kinds, seqs, events, cells, event_count, numbering.count)
+        return _Steps(self._batches, kinds, seqs, events, cells, event_count, numbering.count)
 
-    def _keys(self, batch: Batch, kind: int, touches: Sequence[Touch]) -> npt.NDArray[np.uint64]:
+    def _keys(self, batch: Batch, kind: int, touches: Sequence[Touch]) -> Keys:
         """What stands for the rows that each event of a kind can touch."""
         count = len(batch.arrays[2 * kind])
-        found: npt.NDArray[np.uint64] = np.zeros((count, len(touches)), np.uint64)
+        found: Keys = np.zeros((count, len(touches)), np.uint64)
         if not count:
             return found
         with np.errstate(over="ignore"):
             for at, touch in enumerate(touches):
-                columns = {name: batch.arrays[number] for name, number in touch.columns.items()}
-                names = _Names(columns, self._params)
                 key: Any = np.uint64(touch.table + 1) * _MIX
-                for word in touch.key:
-                    value = np.asarray(eval(word, {"np": np}, names))  # noqa: S307 (the compiler's own code)
-                    if value.dtype.kind not in "iub":
-                        raise NotTogether("a key is no whole number")
+                for value in self._computed(batch, touch):
                     key = (key ^ value.astype(np.int64).view(np.uint64)) * _MIX
                     key = key ^ (key >> np.uint64(29))
                 found[:, at] = key | np.uint64(1)
+        return found
+
+    def _computed(self, batch: Batch, touch: Touch) -> list[npt.NDArray[Any]]:
+        """The words of a touch, for each event of its kind, or one for all."""
+        columns = {name: batch.arrays[number] for name, number in touch.columns.items()}
+        names, found = _Names(columns, self._params), list[npt.NDArray[Any]]()
+        for word in touch.key:
+            found.append(np.asarray(eval(word, {"np": np}, names)))  # noqa: S307 (the compiler's own code)
+            if found[-1].dtype.kind not in "iub":
+                raise NotTogether("a key is no whole number")
         return found
 
     # --- what is certain --------------------------------------------------------------------------

@@ -156,6 +156,9 @@ class Unit:
     """The events that are ticks of compiled handlers, by their number."""
     touches: tuple[tuple[Touch, ...], ...] | str = "nobody asked"
     """By event which rows it can look up at most (lowering/touches.py); or why that is not known."""
+    decided: tuple[tuple[Touch, ...], ...] | str = "nobody asked"
+    """Where it follows from each event alone whether its steps fail, what they add to tables of which sums must not leave int64; else why it does
+    not follow (lowering/decided.py)."""
     lists: int = 0
     """How many words a row of what handlers list takes (listing.py); 0: they list nothing."""
     sends: int = 0

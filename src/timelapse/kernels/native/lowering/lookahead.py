@@ -83,7 +83,7 @@ class Finder:
                     self._look(node, env)
                     env.pop(node.row, None)
                 case Assign(target=name, code=code, op="=") if node.assigned:
-                    known = self._value(parsed(code), env)
+                    known = self.value(parsed(code), env)
                     env.pop(name, None)
                     if known is not None:
                         env[name] = known
@@ -103,7 +103,7 @@ class Finder:
         a, b = self.block(node.body, dict(env)), self.block(node.orelse or [], dict(env))
         if a is None or b is None:
             return a if b is None else b
-        condition = self._value(parsed(node.test), env)
+        condition = self.value(parsed(node.test), env)
         merged = {}
         for name in a.keys() & b.keys():
             if a[name] is b[name]:
@@ -118,12 +118,12 @@ class Finder:
         """Note a look-up whose key is known."""
         if len(look.key) > WIDTHS:
             return
-        keys = [self._value(parsed(word), env) for word in look.key]
+        keys = [self.value(parsed(word), env) for word in look.key]
         if all(key is not None for key in keys):
             words = ", ".join(ast.unparse(key) for key in keys if key is not None)
             self.found.setdefault(f"fetch{len(keys)}(t{look.table}, m{look.table}, {words})")
 
-    def _value(self, node: ast.expr, env: Env) -> ast.expr | None:
+    def value(self, node: ast.expr, env: Env) -> ast.expr | None:
         """The expression for the later event in terms of columns and parameters, or None."""
         made = self._substituted(node, env)
         return made if made is not None and _small(made) else None
@@ -147,11 +147,11 @@ class Finder:
         made = copy.copy(node)
         for field, value in ast.iter_fields(node):
             if isinstance(value, ast.expr) and field != "func":
-                new: object = self._value(value, env)
+                new: object = self.value(value, env)
                 if new is None:
                     return None
             elif isinstance(value, list) and value and isinstance(value[0], ast.expr):
-                new = [self._value(v, env) for v in value]
+                new = [self.value(v, env) for v in value]
                 if None in new:
                     return None
             else:

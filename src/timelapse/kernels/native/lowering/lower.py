@@ -15,6 +15,7 @@ from dataclasses import replace
 from timelapse.analysis.result import PassHandler, PassProgram
 from timelapse.kernels.native.lowering.code import Code
 from timelapse.kernels.native.lowering.context import Context
+from timelapse.kernels.native.lowering.decided import decided
 from timelapse.kernels.native.lowering.events import events_of
 from timelapse.kernels.native.lowering.form import (
     Assign,
@@ -231,7 +232,9 @@ class Lowering:
         unit.rejects = bool(self._ctx.rejections)
         unit.takes = bool(unit.raising) or (self._ctx.work.takes_out and bool(unit.later))
         if self._ctx.work.finds_late:
-            unit.touches = "handlers send events" if following or unit.sends else touches(bodies)
+            sends = "handlers send events" if following or unit.sends else ""
+            told = {name for r in self._ctx.rejections if r.raises for name in r.fields}
+            unit.touches, unit.decided = sends or touches(bodies), sends or decided(bodies, told)
         following = [through(WRITTEN, body, after) for body in following]
         bodies = [[*self._slides.before(i), *body] for i, body in enumerate(bodies)]
         bodies = [through(WRITTEN, body, about) for body, about in zip(bodies, of_log, strict=True)]

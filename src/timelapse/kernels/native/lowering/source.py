@@ -65,7 +65,9 @@ def source_of(unit: Unit, steps: Sequence[Node], heads: Sequence[list[Node]]) ->
     body = _function(unit, steps, heads)
     with_names(body)
     used = _used_columns(unit, body)
-    unit.touches = numbered(unit.touches, used, len(unit.events))
+    unit.touches, unit.decided = (
+        numbered(found, used, len(unit.events)) for found in (unit.touches, unit.decided)
+    )
     given = arguments(unit, used)
     lines = [f"def run({', '.join(name for name, _ in given)}):", *printed(body, 1), ""]
     numbers = {n for name in names_used(body) if (n := number_of(name)) is not None}

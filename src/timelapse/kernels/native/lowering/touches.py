@@ -33,7 +33,7 @@ def touches(bodies: Sequence[Sequence[Node]]) -> tuple[tuple[Touch, ...], ...] |
     """By event type what its code looks up; or why that is not known. The columns are to be numbered (`numbered`)."""
     try:
         return tuple(tuple(_touches(body, event)) for event, body in enumerate(bodies))
-    except _Unknown as why:
+    except Unknown as why:
         return str(why)
 
 
@@ -50,14 +50,14 @@ def numbered(
     )
 
 
-class _Unknown(Exception):
+class Unknown(Exception):
     """Why the rows are not known."""
 
 
 def _touches(body: Sequence[Node], event: int) -> Iterator[Touch]:
     nodes = list(walk(body))
     if any(isinstance(node, For | While) for node in nodes):
-        raise _Unknown("a handler has a loop")
+        raise Unknown("a handler has a loop")
     rows: dict[str, set[str]] = {}
     """The variables that stand for rows, with those that they may come from."""
     for node in nodes:
@@ -72,7 +72,7 @@ def _touches(body: Sequence[Node], event: int) -> Iterator[Touch]:
     for node in nodes:
         if isinstance(node, Keep):
             if node.row not in rows:
-                raise _Unknown("a handler goes through a state")
+                raise Unknown("a handler goes through a state")
             written |= rows[node.row]
         for code in node.codes:
             names = names_in(code)
@@ -80,19 +80,19 @@ def _touches(body: Sequence[Node], event: int) -> Iterator[Touch]:
             if isinstance(node, Do) and node.log is not None:
                 written |= {name for row in known for name in rows[row]}
             is_look = isinstance(node, Look | Occupy | Keep)
-            if any(_is_numbered(name, "t") for name in names) and not known and not is_look:
-                raise _Unknown("a handler goes through a state")
-    finder = _Keys(f"q{event}")
+            if any(is_numbered(name, "t") for name in names) and not known and not is_look:
+                raise Unknown("a handler goes through a state")
+    finder = Keys(f"q{event}")
     finder.block(body, {})
     for node in nodes:
         if isinstance(node, Look):
             key = finder.keys.get(id(node))
             if key is None:
-                raise _Unknown("a key of a state depends on what states hold")
+                raise Unknown("a key of a state depends on what states hold")
             yield Touch(node.table, key, node.row in written, {})
 
 
-class _Keys(Finder):
+class Keys(Finder):
     """Follows what look-ups' keys are computed from."""
 
     def __init__(self, row: str) -> None:
@@ -102,13 +102,13 @@ class _Keys(Finder):
     def _look(self, look: Look, env: dict[str, ast.expr]) -> None:
         words = []
         for word in look.key:
-            value = self._value(parsed(word), env)
+            value = self.value(parsed(word), env)
             if value is None:
                 return
             words.append(value)
         try:
-            self.keys[id(look)] = tuple(ast.unparse(_AsArrays().visit(copy.deepcopy(word))) for word in words)
-        except _Unknown:
+            self.keys[id(look)] = tuple(ast.unparse(AsArrays().visit(copy.deepcopy(word))) for word in words)
+        except Unknown:
             return
 
     def _substituted(self, node: ast.expr, env: dict[str, ast.expr]) -> ast.expr | None:
@@ -120,7 +120,7 @@ class _Keys(Finder):
         return super()._substituted(node, env)
 
 
-class _AsArrays(ast.NodeTransformer):
+class AsArrays(ast.NodeTransformer):
     """Has an expression over one event be one over arrays."""
 
     def visit_Subscript(self, node: ast.Subscript) -> ast.expr:
@@ -132,12 +132,12 @@ class _AsArrays(ast.NodeTransformer):
 
     def visit_Compare(self, node: ast.Compare) -> ast.expr:
         if len(node.ops) > 1:
-            raise _Unknown
+            raise Unknown
         self.generic_visit(node)
         return node
 
     def visit_BoolOp(self, node: ast.BoolOp) -> ast.expr:
-        raise _Unknown
+        raise Unknown
 
     def visit_UnaryOp(self, node: ast.UnaryOp) -> ast.expr:
         self.generic_visit(node)
@@ -149,9 +149,9 @@ def _call(name: str, args: Iterable[ast.expr]) -> ast.expr:
 
 
 def _columns(key: Iterable[str]) -> set[str]:
-    return {name for word in key for name in names_in(word) if _is_numbered(name, "col", "ts", "seq")}
+    return {name for word in key for name in names_in(word) if is_numbered(name, "col", "ts", "seq")}
 
 
-def _is_numbered(name: str, *kinds: str) -> bool:
+def is_numbered(name: str, *kinds: str) -> bool:
     """Whether a name is that of an array of such a kind, with its number."""
     return name.rstrip("0123456789") in kinds and name not in kinds

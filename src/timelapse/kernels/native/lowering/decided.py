@@ -1,0 +1,237 @@
+"""Whether it follows from each event alone, without what states hold, whether its steps fail: found in the generated code itself.
+
+Only one question about states is let through: whether a sum leaves int64. Where all that is ever added to the states of a table
+stays within int64, if signs are left out, no sum leaves it, whichever events there are. So it is told what is added.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from typing import NamedTuple
+
+from timelapse.kernels.native.lowering.form import (
+    Assign,
+    Break,
+    Do,
+    If,
+    Keep,
+    Leave,
+    Look,
+    Node,
+    Occupy,
+    Return,
+    Room,
+    Save,
+    names_in,
+    parsed,
+)
+from timelapse.kernels.native.lowering.lookahead import Env
+from timelapse.kernels.native.lowering.touches import AsArrays, Keys, Unknown, is_numbered
+from timelapse.kernels.native.lowering.values import number_of
+from timelapse.kernels.native.unit import Touch
+
+
+def decided(bodies: Sequence[Sequence[Node]], told: Collection[str]) -> tuple[tuple[Touch, ...], ...] | str:
+    """By event type what its code adds to the tables of which sums are asked whether they leave int64; or why a step may fail for what states
+    hold. `told`: the variables with words of errors' texts. The columns are to be numbered (touches.py)."""
+    finders = [_Events(event, told) for event in range(len(bodies))]
+    try:
+        for finder, body in zip(finders, bodies, strict=True):
+            finder.block(body, _Known(set(), {}, {}), is_sure=True)
+    except _Undecided as why:
+        return str(why)
+    summed = set[int]().union(*(finder.summed for finder in finders))
+    if summed & set[int]().union(*(finder.others for finder in finders)):
+        return "a sum may leave int64"
+    return tuple(tuple(a for a in finder.added if a.table in summed) for finder in finders)
+
+
+class _Undecided(Exception):
+    """Why it does not follow from the events."""
+
+
+class _Sum(NamedTuple):
+    """A variable holds a word of a table, or that and what was added. `base`: to which variable a constant was added last; `rises`: one that is not negative."""
+
+    table: int
+    word: int
+    base: str = ""
+    rises: bool = False
+
+
+class _Known(NamedTuple):
+    """The variables that follow from the event, how some of them are computed from columns, and those that hold sums."""
+
+    names: set[str]
+    values: Env
+    sums: dict[str, _Sum]
+
+    def copy(self) -> _Known:
+        return _Known(set(self.names), dict(self.values), dict(self.sums))
+
+    def forget(self, name: str) -> None:
+        self.names.discard(name)
+        self.values.pop(name, None)
+        self.sums.pop(name, None)
+        for other in [n for n, found in self.sums.items() if found.base == name]:
+            self.sums[other] = self.sums[other]._replace(base="")
+
+    def both(self, other: _Known) -> _Known:
+        """What is known on either way."""
+        sums = {name: found for name, found in self.sums.items() if other.sums.get(name) == found}
+        values = {name: found for name, found in self.values.items() if other.values.get(name) is found}
+        return _Known(self.names & other.names, values, sums)
+
+
+class _Events:
+    """Follows one type's code. `added` to tables, of which `summed` are asked whether sums leave int64, and `others` are written in other ways."""
+
+    def __init__(self, event: int, told: Collection[str]) -> None:
+        self._row, self._told = f"q{event}", told
+        self._columns = Keys(self._row)
+        self.added, self.summed, self.others = list[Touch](), set[int](), set[int]()
+
+    def block(self, body: Iterable[Node], known: _Known, *, is_sure: bool) -> _Known | None:
+        """What is known after statements; None where they never end. `is_sure`: whether they are reached follows from the event. Raises _Undecided."""
+        for node in body:
+            match node:
+                case Assign(target=name, code=code, op=op) if node.assigned:
+                    follows = is_sure and self._follows(code, known)
+                    follows &= op == "=" or name in known.names
+                    found = self._sum(parsed(code), known) if op == "=" and not follows else None
+                    value = self._columns.value(parsed(code), known.values) if op == "=" and follows else None
+                    if not follows and name in self._told:
+                        raise _Undecided("what an error says depends on what states hold")
+                    known.forget(name)
+                    if follows:
+                        known.names.add(name)
+                        if value is not None:
+                            known.values[name] = value
+                    elif found is not None and found.base != name:
+                        known.sums[name] = found
+                case Assign(target=target):
+                    self.others |= set(_tables(target))
+                case Look() | Occupy() | Save():
+                    for name in node.assigned:
+                        known.forget(name)
+                case Do(code=code):
+                    self._do(parsed(code), known)
+                case If():
+                    if self._never_holds(node, known):
+                        continue
+                    sure = is_sure and self._follows(node.test, known)
+                    a = self.block(node.body, known.copy(), is_sure=sure)
+                    b = self.block(node.orelse or [], known.copy(), is_sure=sure)
+                    if a is None and b is None:
+                        return None
+                    known = a.both(b) if a is not None and b is not None else a or b or known
+                case Leave() | Break() | Return():
+                    if not is_sure:
+                        raise _Undecided("whether a step fails depends on what states hold")
+                    return None
+                case Keep() | Room():
+                    pass  # a step that finds no room is done again
+                case _:
+                    raise _Undecided("a handler has a loop")
+        return known
+
+    def _follows(self, code: str, known: _Known) -> bool:
+        """Whether a value follows from the event."""
+        functions = {
+            node.func.id
+            for node in ast.walk(parsed(code))
+            if isinstance(node, ast.Call) and isinstance(node.func, ast.Name)
+        }
+        return all(
+            name in known.names or name in functions or name == self._row or _is_given(name)
+            for name in names_in(code)
+        )
+
+    def _sum(self, node: ast.expr, known: _Known) -> _Sum | None:
+        match node:
+            case ast.Name(id=name):
+                return known.sums.get(name)
+            case ast.Subscript(value=ast.Name(id=table), slice=ast.Tuple(elts=[_, ast.Name(id=word)])) if (
+                is_numbered(table, "t") and number_of(word) is not None
+            ):
+                return _Sum(int(table[1:]), number_of(word) or 0)
+            case ast.Subscript(
+                value=ast.Name(id=table), slice=ast.Tuple(elts=[_, ast.Constant(value=int(place))])
+            ) if is_numbered(table, "t"):
+                return _Sum(int(table[1:]), place)
+            case ast.Call(func=ast.Name(id="plus" | "minus" as how), args=[a, b]):
+                if how == "plus" and not self._is_sum(a, known):
+                    a, b = b, a
+                found = self._sum(a, known)
+                if found is None or not self._adds(found.table, b, known):
+                    return None
+                number = number_of(b.id) if isinstance(b, ast.Name) else None
+                if number is None or not isinstance(a, ast.Name):
+                    return found._replace(base="")
+                return found._replace(base=a.id, rises=(number >= 0) == (how == "plus") or not number)
+        return None
+
+    def _is_sum(self, node: ast.expr, known: _Known) -> bool:
+        return isinstance(node, ast.Name) and node.id in known.sums
+
+    def _adds(self, table: int, node: ast.expr, known: _Known) -> bool:
+        """Note that a value is added to a table. Whether it can be computed from columns alone."""
+        value = self._columns.value(node, known.values)
+        if value is None:
+            return False
+        try:
+            self.added.append(Touch(table, (ast.unparse(AsArrays().visit(value)),), True, {}))
+        except Unknown:
+            return False
+        return True
+
+    def _never_holds(self, node: If, known: _Known) -> bool:
+        """Whether a branch leaves where a sum leaves int64, and does nothing else."""
+        if node.orelse or not all(isinstance(n, Leave) for n in node.body):
+            return False
+        match parsed(node.test):
+            case ast.Call(func=ast.Name(id="plus_left" | "minus_left"), args=[ast.Name(id=total), a, b]):
+                found = known.sums.get(total)
+                sides = [known.sums[n.id] for n in (a, b) if isinstance(n, ast.Name) and n.id in known.sums]
+                fits = found is not None and len(sides) == 1
+                fits = fits and found is not None and sides[0][:2] == found[:2]
+            case ast.Compare(
+                left=ast.Name(id=total), ops=[ast.Lt() | ast.Gt() as op], comparators=[ast.Name(id=old)]
+            ):
+                found = known.sums.get(total)
+                fits = found is not None and found.base == old and found.rises == isinstance(op, ast.Lt)
+            case _:
+                return False
+        if found is None or not fits:
+            return False
+        self.summed.add(found.table)
+        return True
+
+    def _do(self, node: ast.expr, known: _Known) -> None:
+        match node:
+            case ast.Call(
+                func=ast.Name(id="put"), args=[ast.Name(id=table), _, ast.Name(id=word), value, _, _]
+            ):
+                own = int(table[1:])
+                found = self._sum(value, known) if isinstance(value, ast.Name) else None
+                is_sum = found is not None and found[:2] == (own, number_of(word))
+                if not is_sum and not self._adds(own, value, known):
+                    self.others.add(own)
+            case ast.Call(func=ast.Name(id="mark" | "drop")):
+                pass  # a row's flags; zeros
+            case _:
+                self.others |= set(_tables(ast.unparse(node)))
+
+
+def _tables(code: str) -> Iterator[int]:
+    """The tables that an expression mentions."""
+    return (int(name[1:]) for name in names_in(code) if is_numbered(name, "t"))
+
+
+def _is_given(name: str) -> bool:
+    """Whether a name is that of a constant, of a parameter, of a column, or of what says that events may be taken out."""
+    return (
+        name.startswith("p_") or number_of(name) is not None or is_numbered(name, "col", "ts", "seq")
+        or name in ("ONE", "TRUE", "FALSE", "INT64_MIN", "takes", "np")
+    )  # fmt: skip
