@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import itertools
 import json
 import random
@@ -19,6 +20,7 @@ from timelapse.kernels.native import build
 from timelapse.kernels.native import compile as compiling
 from timelapse.kernels.native.lowering.literals import named
 from timelapse.kernels.native.machine import store
+from timelapse.kernels.native.machine.pipeline import Pipeline
 from timelapse.kernels.native.memory import arithmetic as word
 from timelapse.kernels.native.memory.primitives import nearest_quotient
 from timelapse.kernels.native.parallel import Compiling
@@ -149,3 +151,30 @@ def test_a_pass_is_all_that_is_left_to_compile(cache: None, monkeypatch: pytest.
     before = {e.name for e in store.entries()}
     assert compiling.main(["--usual"]) == 0
     assert {e.name for e in store.entries()} == before
+
+
+@pytest.mark.parametrize("searches", [True, False])
+@pytest.mark.parametrize("compiles", [True, False])
+def test_garbage_is_not_searched_for_while_it_compiles(searches: bool, compiles: bool) -> None:
+    """And is again afterwards, as before, whether or not the short way compiles it."""
+    seen = []
+
+    class Seen(Pipeline):
+        def define_pipelines(self) -> list[Any]:
+            seen.append(gc.isenabled())
+            return super().define_pipelines()
+
+    function = (lambda a: a + 1) if compiles else (lambda a: a.is_not_there)
+    made = nb.njit(pipeline_class=Seen, _nrt=False)(function)
+    (gc.enable if searches else gc.disable)()
+    try:
+        if compiles:
+            made.compile("int64(int64)")
+            assert made(2) == 3
+        else:
+            with pytest.raises(nb.core.errors.NumbaError):
+                made.compile("int64(int64)")
+        assert seen == [False]
+        assert gc.isenabled() == searches
+    finally:
+        gc.enable()

@@ -9,6 +9,9 @@ See "Customizing the compiler" in Numba's documentation.
 
 from __future__ import annotations
 
+import gc
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from numba.core import errors, ir, types, untyped_passes
@@ -23,8 +26,18 @@ untyped: Any = untyped_passes
 class Library(JITCodeLibrary):  # type: ignore[misc, unused-ignore]
     """A function's code. It is optimised once: with all that it calls, not alone before that."""
 
+    counts_references = False
+
     def _optimize_functions(self, ll_module: Any) -> None:
         ll_module.data_layout = self._codegen._data_layout
+
+    def _optimize_final_module(self) -> None:
+        """Numba inlines before it optimises, to find counts of references that cancel out. Most functions have none."""
+        if self.counts_references:
+            super()._optimize_final_module()
+        else:
+            manager, builder = self._codegen._module_pass_manager()
+            manager.run(self._final_module, builder)
 
 
 @register_pass(mutates_CFG=False, analysis_only=True)
@@ -85,6 +98,18 @@ class _Resolved:
         return found
 
 
+@contextmanager
+def _no_search_for_garbage() -> Iterator[None]:
+    """Compiling makes millions of objects, of which hardly any is garbage before its end."""
+    searches = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if searches:
+            gc.enable()
+
+
 class Pipeline(CompilerBase):  # type: ignore[misc, unused-ignore]
     """For functions whose variables may hold values of several types, one after the other."""
 
@@ -95,7 +120,8 @@ class Pipeline(CompilerBase):  # type: ignore[misc, unused-ignore]
         state = self.state
         typing = state.typingctx
         try:
-            return super().compile_extra(func)
+            with _no_search_for_garbage():
+                return super().compile_extra(func)
         except errors.NumbaError:
             flags = state.flags.copy()
             flags.nrt = True
@@ -107,6 +133,7 @@ class Pipeline(CompilerBase):  # type: ignore[misc, unused-ignore]
         state = self.state
         state.library = Library(state.targetctx.codegen(), state.func_id.func_qualname)
         state.library.enable_object_caching()
+        state.library.counts_references = state.flags.nrt
         state.typingctx = _Resolved(state.typingctx)
         manager = PassManager("timelapse")
         add = manager.add_pass
