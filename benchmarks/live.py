@@ -8,7 +8,7 @@
 The generator is a thread that sends ready-made tables (`tl.Push`); its share of the processor is told. Rows of the last
 time sent wait for the next ones, so latency includes the pause between two sends (`--pause`).
 
-`--reads`: so many keys a second are read beside it, by `Live.get` and over HTTP; a read's time counts from when it was due. `floor`: what the same client
+`--reads`: so many keys a second are read beside it, by `Live.get` and over HTTP; a read's time counts from when it was due, and in `begun_p99_ms` from when its reader had a core and began it. `floor`: what the same client
 gets from a server in another process that does nothing else. `--apart`: also over HTTP from `timelapse serve` in a process of its own, and how old its answers are.
 
 The generator and whoever reads have the usual priority. The threads that process epochs give way to others that wake up, as in any live run (env/scheduler.py).

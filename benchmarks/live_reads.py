@@ -5,8 +5,8 @@ commit of the first epoch that it does not have yet (`age`).
 
 Beside them the same client asks a server in a third process that answers at once (`floor`): what of their time is the machine's, where others use it too.
 
-As a program: reads a key of a state over one connection, says so, waits for a line of input, then reads so many a second until its input ends, and prints the seconds that each took, and when it was
-answered from which epoch.
+As a program: reads a key of a state over one connection, says so, waits for a line of input, then reads so many a second until its input ends, and prints the seconds that each took from when it was due and from when
+it was begun, and when it was answered from which epoch.
 With `--serve` it is that server.
 """
 
@@ -22,26 +22,29 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Self
 
 import numpy as np
 
 
-def paced(rate: float, read: Callable[[], None], stop: threading.Event) -> list[float]:
+def paced(rate: float, read: Callable[[], None], stop: threading.Event) -> list[tuple[float, float]]:
     """So many reads a second, each at its time; one that takes longer delays the next, and those behind are made up for.
 
-    The seconds from when each was due: a reader that waits does not hide how long.
+    The seconds from when each was due: a reader that waits does not hide how long. Beside them those from when it was begun: the rest is what the
+    reader's own process waited for a core.
     """
-    found: list[float] = []
+    found: list[tuple[float, float]] = []
     begin = time.perf_counter()
     while not stop.is_set():
         due = begin + len(found) / rate
         left = due - time.perf_counter()
         if left > 0:
             time.sleep(left)
+        sent = time.perf_counter()
         read()
-        found.append(time.perf_counter() - max(due, begin))
+        end = time.perf_counter()
+        found.append((end - max(due, begin), end - sent))
     return found
 
 
@@ -78,7 +81,7 @@ class Readers:
             child.stdin.write("\n")
             child.stdin.flush()
         chance = random.Random(3)
-        self._inside: list[float] = []
+        self._inside: list[tuple[float, float]] = []
 
         def read() -> None:
             self._run.get(self.state, chance.randrange(self._keys))
@@ -122,11 +125,15 @@ class Readers:
             self._serving.wait()
         seconds = {"get": self._inside, **{way: out["seconds"] for way, out in outs.items()}}
         if self._apart:
-            seconds["age"] = self._ages(outs["apart"]["answered"])
-        self.found = {
-            way: {f"p{q}_ms": round(1000 * float(np.percentile(own, q)), 2) for q in (50, 99)} | {"reads": len(own)}
-            for way, own in seconds.items()
-        }  # fmt: skip
+            seconds["age"] = [(age, age) for age in self._ages(outs["apart"]["answered"])]
+        self.found = {way: _percentiles(own) for way, own in seconds.items()}
+
+
+def _percentiles(reads: Sequence[tuple[float, float]]) -> dict[str, float]:
+    """Of seconds from when each was due, and of those from when it was begun."""
+    due, begun = np.array(reads).reshape(-1, 2).T * 1000
+    found = {f"p{q}_ms": round(float(np.percentile(due, q)), 2) for q in (50, 99)}
+    return {**found, "begun_p99_ms": round(float(np.percentile(begun, 99)), 2), "reads": len(reads)}
 
 
 def _child(*given: str) -> Any:
