@@ -18,7 +18,7 @@ SRC = ROOT / "src"
 
 # From what users write with (top) to the command line. A module may import its own layer and those above it.
 LAYERS: list[set[str]] = [
-    {"errors", "ids", "moments", "depth", "kept", "decoding"},
+    {"errors", "ids", "moments", "depth", "kept", "decoding", "env.cores"},
     {"store"},
     {"display", "charts", "cards", "progress"},
     {"model.decimals", "model.types", "model.events", "model.source", "model.resource"},

@@ -61,7 +61,6 @@ def test_with_opaque_code_every_state_depends_on_every_other(name: str) -> None:
     body, methods, _ = OPAQUE[name]
     found = analysis(body, methods=methods)
     assert found.opaque
-    assert found.needs_final
     assert len(found.components) == 1
     for facts in found.facts.values():
         assert facts.composes is not None

@@ -173,12 +173,11 @@ def test_the_cache_falls_back_when_home_is_read_only(tmp_path: Path, monkeypatch
 
 def test_doctor_reports_everything(spark, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
     """All checks are there and none fails on a machine that runs these tests."""
-    diagnosis = doctor.examine(tmp_path / "not yet there")
-    names = {c.name for c in diagnosis.checks}
+    checks = {c.name: c for c in doctor.run(tmp_path / "not yet there")}
     wanted = {"Python", "Java", "cores", "memory", "disk here", "storage", "Spark", "pyspark", "pyarrow"}
-    assert wanted <= names
-    assert diagnosis.ok, [c for c in diagnosis.checks if c.status == "fail"]
-    assert next(c for c in diagnosis.checks if c.name == "Spark").value.startswith("4.3")
+    assert wanted <= checks.keys()
+    assert [c for c in checks.values() if c.status == "fail"] == []
+    assert checks["Spark"].value.startswith("4.3")
     assert list(tmp_path.iterdir()) == []
 
 
@@ -186,9 +185,8 @@ def test_doctor_says_when_a_place_is_not_writable(tmp_path: Path) -> None:
     """A file instead of a folder cannot hold logs; the other checks still run."""
     blocker = tmp_path / "file"
     blocker.write_text("")
-    diagnosis = doctor.examine(blocker, spark=False)
-    storage = next(c for c in diagnosis.checks if c.name == "storage")
+    checks = {c.name: c for c in doctor.run(blocker, spark=False)}
+    storage = checks["storage"]
     assert storage.status == "fail"
     assert storage.hint
-    assert not diagnosis.ok
-    assert next(c for c in diagnosis.checks if c.name == "Python").status == "ok"
+    assert checks["Python"].status == "ok"

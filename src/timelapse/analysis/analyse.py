@@ -29,7 +29,6 @@ class Analysis:
 
     facts: per state, in the order of declaration. components: groups of states that depend on each
     other, each group after what it depends on. diagnostics: opaque code, impure code, methods that nothing calls, events that nothing handles. trusted: calls that analysis cannot see through.
-    needs_final: the program puts out or rejects something (or may), so outputs need the final pass.
     """
 
     spec: ProgramSpec
@@ -38,7 +37,6 @@ class Analysis:
     components: tuple[tuple[str, ...], ...]
     diagnostics: tuple[Diagnostic, ...]
     trusted: tuple[Diagnostic, ...]
-    needs_final: bool
     functions: Functions = field(compare=False, repr=False)
     graph: Graph = field(compare=False, repr=False)
     relaxed: Mapping[str, Relaxed] = field(compare=False, repr=False)
@@ -124,11 +122,10 @@ def _analyse(cls: type[Program]) -> Analysis:
             relaxed[name] = relax(graph, name)
             facts[name], found = state_facts(graph, name, relaxed[name])
             dependencies += found
-    emits = any(v.found.emits for f in functions.all for v in f.vertices)
     return Analysis(
         spec, facts, tuple(dependencies), order_of(facts),
         (*causes, *purity_findings(cls), *uncalled(cls, functions), *unheard(functions)),
-        tuple(functions.trusted.values()), bool(emits or graph.rejects or causes), functions, graph, relaxed,
+        tuple(functions.trusted.values()), functions, graph, relaxed,
     )  # fmt: skip
 
 

@@ -34,28 +34,10 @@ class Check:
     hint: str | None = None
 
 
-@dataclass(frozen=True)
-class Diagnosis:
-    """All checks. `ok` when none failed; warnings are allowed."""
-
-    checks: tuple[Check, ...]
-
-    @property
-    def ok(self) -> bool:
-        return all(c.status != "fail" for c in self.checks)
-
-
-def examine(path: str | Path = ".", *, spark: bool = True) -> Diagnosis:
-    """Look at the machine. `path` is where logs and runs are to be written; `spark=False` leaves out the Spark job.
-
-    Never raises: what goes wrong is a failed check.
-    """
-    return Diagnosis(tuple(run(path, spark=spark)))
-
-
 def run(path: str | Path = ".", *, spark: bool = True, archive: bool = False) -> Iterator[Check]:
-    """The checks of `examine`, one by one as they are done (the Spark job takes some seconds). `archive`: make the archive of Java's
-    classes, where there is none (a minute of processor time)."""
+    """Look at the machine, check by check; the Spark job takes some seconds, and `spark=False` leaves it out. Never raises: what goes
+    wrong is a failed check. `path`: where logs and runs are to be written. `archive`: make the archive of Java's classes, where there is
+    none (a minute of processor time)."""
     steps: list[tuple[str, Callable[[], list[Check]]]] = [
         ("Python", lambda: [_python()]),
         ("packages", _packages),

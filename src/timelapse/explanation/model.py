@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import inspect
-import os
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
 
 from timelapse.analysis.result import Diagnostic, PassProgram
+from timelapse.env.cores import usable_cores
 from timelapse.errors import Place, PlanError, UsageError
 from timelapse.model.pending import PENDING, WRITES
 from timelapse.model.program import Program, as_program, params_of, spec_of
@@ -259,7 +259,7 @@ def explain_analysis(
     `foretold` what the planner foretells for numbers of cores, relative to the serial loop of `plan`.
     """
     counts = counts_of(log)
-    cores = cores or _cores()
+    cores = cores or usable_cores()
     plan = plan or make_plan(
         analysis, counts=counts, cores=cores, slices=slices, force=force,
         compiled=None if kernels is None else kernels.compiled, threads=cores,
@@ -309,13 +309,6 @@ def counts_of(log: Any) -> dict[str, int] | None:
     if hasattr(log, "count") and hasattr(log, "types"):
         return None
     raise UsageError(f"a log is needed, not {type(log).__name__}", hint="explain(program, tl.Log.open(path))")
-
-
-def _cores() -> int:
-    try:
-        return len(os.sched_getaffinity(0))
-    except AttributeError:  # not on every system
-        return os.cpu_count() or 1
 
 
 def _own_doc(program: Program) -> str:

@@ -12,7 +12,7 @@ default. NaN has no order and is refused. Delta and composition: `timelapse.kind
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any
 
 from timelapse.errors import DefinitionError, NotANumber, TypeMismatch
 from timelapse.kinds.base import ABSENT, UNKEYED, Op, Short, StateOptions, StateSpec
@@ -31,7 +31,6 @@ V = TypeVar("V", default=Any)
 class Extremum(ValueLike[K, V]):
     """What Max and Min share."""
 
-    direction: ClassVar[str]
     window_form = "best"
     never_none = True
 
@@ -89,7 +88,6 @@ class Extremum(ValueLike[K, V]):
 class Max(Extremum[K, V]):
     """`tl.Max[K, V]`: the largest value added for the key."""
 
-    direction = "up"
     ops = {
         **_READS,
         "add": Op(effect="top", value=1),
@@ -114,7 +112,6 @@ class Max(Extremum[K, V]):
 class Min(Extremum[K, V]):
     """`tl.Min[K, V]`: the smallest value added for the key."""
 
-    direction = "down"
     ops = {
         **_READS,
         "add": Op(effect="bottom", value=1),
