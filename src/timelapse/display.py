@@ -91,3 +91,8 @@ def share(part: int, whole: int) -> str:
 def many(count: int, one: str, more: str) -> str:
     """A number of things: `1 slice boundary`, `2,000 slice boundaries`."""
     return f"{count:,} {one if count == 1 else more}"
+
+
+def percent(value: float | None) -> str:
+    """`12.5%` of a share; `-` of one that is not known."""
+    return "-" if value is None else f"{100 * value:.1f}%"

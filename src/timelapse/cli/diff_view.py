@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from timelapse.cli.console import clean, console, line, one_line, print_json
 from timelapse.cli.view import date, moment, share, sparkline
 from timelapse.compare.score import notes_of
-from timelapse.display import many
+from timelapse.display import many, percent
 from timelapse.progress import Progress, Silent
 from timelapse.progress.patience import looking
 
@@ -275,7 +275,7 @@ def _print_groups(name: str, groups: Sequence[tuple[str, Scores]]) -> None:
     table = _table(f"  {name}", "judged A", "B", "precision A", "B", "recall A", "B")
     for text, s in groups[:_ROWS]:
         counts = (f"{s.a.judged:,.6g}", f"{s.b.judged:,.6g}")
-        rates = [_percent(getattr(side, what)) for what in ("precision", "recall") for side in (s.a, s.b)]
+        rates = [percent(getattr(side, what)) for what in ("precision", "recall") for side in (s.a, s.b)]
         table.add_row(f"  {one_line(text, 40)}", *counts, *rates)
     console().print(table)
     if len(groups) > _ROWS:
@@ -283,12 +283,8 @@ def _print_groups(name: str, groups: Sequence[tuple[str, Scores]]) -> None:
 
 
 def _pair(scores: Scores, name: str) -> str:
-    a, b = (_percent(getattr(s, name)) for s in (scores.a, scores.b))
+    a, b = (percent(getattr(s, name)) for s in (scores.a, scores.b))
     return f"{a} -> {b}"
-
-
-def _percent(value: float | None) -> str:
-    return "-" if value is None else f"{100 * value:.1f}%"
 
 
 def _judged(judged: Judgement) -> dict[str, Any]:

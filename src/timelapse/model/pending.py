@@ -89,7 +89,7 @@ def pack_write(write: DatedWrite) -> bytes:
 def unpack_write(value: bytes) -> DatedWrite:
     """The dated write of an entry. NamedTuples come back as tuples: the state makes them what they were."""
     state, method, arguments, handler = msgspec.msgpack.decode(value)
-    return DatedWrite(state, method, tuple(map(_tuples, arguments)), handler)
+    return DatedWrite(state, method, tuple(map(tuples, arguments)), handler)
 
 
 def timer_code(timer: tuple[Any, ...]) -> bytes:
@@ -105,7 +105,7 @@ def pack(kind: int, timer: bytes | None, event: Event) -> bytes:
 def unpack(value: bytes, kinds: Sequence[type[Event]], due: int, root: int) -> tuple[bytes | None, Event]:
     """The timer and the event of an entry."""
     kind, timer, fields = msgspec.msgpack.decode(value)
-    return timer, kinds[kind]._raw((*map(_tuples, fields), due, root))
+    return timer, kinds[kind]._raw((*map(tuples, fields), due, root))
 
 
 def kind_of(value: bytes, kinds: Sequence[type[Event]]) -> type[Event]:
@@ -114,9 +114,9 @@ def kind_of(value: bytes, kinds: Sequence[type[Event]]) -> type[Event]:
     return kinds[number]
 
 
-def _tuples(value: Any) -> Any:
+def tuples(value: Any) -> Any:
     """Fields that are lists read as tuples, and decimals as themselves."""
-    return tuple(map(_tuples, value)) if isinstance(value, list) else unpackable(value)
+    return tuple(map(tuples, value)) if isinstance(value, list) else unpackable(value)
 
 
 def _plain(value: Any) -> Any:

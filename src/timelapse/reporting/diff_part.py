@@ -14,7 +14,7 @@ from timelapse.charts import Timeline
 from timelapse.compare import Cause, Change, Diff, Judgement, RecordDiff, Scores
 from timelapse.compare.score import notes_of
 from timelapse.compare.views import differences_chart, whole_span
-from timelapse.display import clean, date, many, moment, one_line, took
+from timelapse.display import clean, date, many, moment, one_line, percent, took
 from timelapse.errors import UsageError, meant
 from timelapse.reporting.fields import Keys, Spread, countable, field_part, measured
 from timelapse.reporting.redact import HIDDEN, PLACE, Redaction, shown
@@ -303,7 +303,7 @@ def _labels(judged: Judgement, redaction: Redaction) -> LabelPart:
     for field, (a, b) in judged.good.items():
         notes.append(f"{clean(field)} hit without anything right: {a:,} -> {b:,}")
     return LabelPart(
-        clean(judged.record), _score("all", judged.total), (_percent(judged.total.a.f1), _percent(judged.total.b.f1)),
+        clean(judged.record), _score("all", judged.total), (percent(judged.total.a.f1), percent(judged.total.b.f1)),
         tuple(
             (name, tuple(_score(text, s) for text, s in rows[:_GROUPS]), max(0, len(rows) - _GROUPS))
             for name, rows in groups
@@ -315,10 +315,6 @@ def _labels(judged: Judgement, redaction: Redaction) -> LabelPart:
 
 def _score(name: str, s: Scores) -> ScoreRow:
     return ScoreRow(
-        name, (f"{s.a.judged:,.6g}", f"{s.b.judged:,.6g}"), (_percent(s.a.precision), _percent(s.b.precision)),
-        (_percent(s.a.recall), _percent(s.b.recall)),
+        name, (f"{s.a.judged:,.6g}", f"{s.b.judged:,.6g}"), (percent(s.a.precision), percent(s.b.precision)),
+        (percent(s.a.recall), percent(s.b.recall)),
     )  # fmt: skip
-
-
-def _percent(value: float | None) -> str:
-    return "-" if value is None else f"{100 * value:.1f}%"

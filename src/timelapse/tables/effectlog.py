@@ -30,7 +30,8 @@ import pyarrow as pa
 
 from timelapse.ids import INT64_MAX, INT64_MIN
 from timelapse.kinds.base import ABSENT, StateSpec
-from timelapse.model.decimals import packable, unpackable
+from timelapse.model.decimals import packable
+from timelapse.model.pending import tuples
 from timelapse.tables.rowhash import HashSum, both_lanes, one_array, seed_of, sum_of
 from timelapse.tables.table import key_arrays, key_hashes, key_list, key_names, to_python, value_array
 
@@ -102,11 +103,7 @@ def _plain(value: Any) -> Any:
 
 def _unpacked(data: bytes) -> Any:
     method, arguments, named = msgspec.msgpack.decode(data)
-    return method, tuple(map(_tuples, arguments)), {name: _tuples(v) for name, v in named.items()}
-
-
-def _tuples(value: Any) -> Any:
-    return tuple(map(_tuples, value)) if isinstance(value, list) else unpackable(value)
+    return method, tuple(map(tuples, arguments)), {name: tuples(v) for name, v in named.items()}
 
 
 def _split(times: Sequence[int], keys: Sequence[Any], values: Sequence[int]) -> Rows:
