@@ -117,6 +117,16 @@ class FailingCalls(Later):
             raise ValueError(f"bad {p.amount}")
 
 
+class FailingByState(FailingCalls):
+    """As many fail, and a state decides which."""
+
+    @tl.on(Pay, after="lag")
+    def called(self, p: Pay) -> None:
+        self.late[p.who] += 1
+        if self.bad and (p.amount + self.late[p.who]) % self.bad == 7:
+            raise ValueError(f"bad {p.amount}")
+
+
 def log_of(folder: Path, events: int) -> tl.Log:
     """Payments among a fiftieth as many people, fifty a second."""
     rng = np.random.default_rng(1)
@@ -141,7 +151,7 @@ def main() -> None:
         "--rounds", type=int, default=2, help="medians of all but the first, which compiles, are shown"
     )
     parser.add_argument("--only", nargs="*", help="programs")
-    parser.add_argument("--lag", type=float, default=1, help="seconds, of FailingCalls")
+    parser.add_argument("--lag", type=float, default=1, help="seconds, of FailingCalls and FailingByState")
     given = parser.parse_args()
     os.environ["TIMELAPSE_KERNEL"] = "native"  # waits for the compiler
     named = ["no bad event" if n == 0 else f"1 in {n:,}" for n in SHARES]
@@ -149,10 +159,10 @@ def main() -> None:
     print("|---|---:|---:|---:|---:|")
     with temporary_folder("failing", large=True) as folder:
         log = log_of(folder, given.events)
-        for cls in (Failing, FailingWindows, FailingTimers, FailingLate, FailingCalls):
+        for cls in (Failing, FailingWindows, FailingTimers, FailingLate, FailingCalls, FailingByState):
             if given.only and cls.__name__ not in given.only:
                 continue
-            lag = {"lag": int(given.lag * tl.SECOND)} if cls is FailingCalls else {}
+            lag = {"lag": int(given.lag * tl.SECOND)} if issubclass(cls, FailingCalls) else {}
             rounds = [
                 [_replayed(cls(bad=0, **lag), log, quarantine=False)]
                 + [_replayed(cls(bad=n, **lag), log) for n in SHARES]
