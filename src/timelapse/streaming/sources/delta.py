@@ -1,7 +1,7 @@
 """A Delta table that grows, through `deltalake` (no JVM): the rows that each version adds.
 
 The table is one partition. A row's position is the version that added it and its number there: files by path, rows in their order. A run begins with all rows
-of the version that it finds. Versions that only lay rows out anew (OPTIMIZE) are passed over; one that changes or removes rows stops the run,
+of the version that it finds, files in the order in which they were added. Versions that only lay rows out anew (OPTIMIZE) are passed over; one that changes or removes rows stops the run,
 for these may have been processed.
 """
 
@@ -11,7 +11,7 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 from urllib.parse import unquote
 
 import msgspec
@@ -43,6 +43,8 @@ class _First(msgspec.Struct, frozen=True):
 
     id: str
     version: int
+    order: Literal["added", "path"] = "path"
+    """Of its files: by when they were added and path, or by path alone (runs that an earlier release began)."""
 
 
 @dataclass(frozen=True)
@@ -99,7 +101,7 @@ class DeltaSource(LiveSource):
         table, self._table = self._table or self._opened(), None
         newest = table.version()
         if self._first is None:
-            self._first = _First(str(table.metadata().id), newest)
+            self._first = _First(str(table.metadata().id), newest, "added")
             self._version = newest if self._given.begin == "latest" else newest - 1
         else:
             if str(table.metadata().id) != self._first.id:
@@ -218,10 +220,13 @@ class DeltaSource(LiveSource):
         if added is not None and not added:
             return
         dataset = table.to_pyarrow_dataset()
-        parts = {unquote(f.path): f for f in dataset.get_fragments()}
-        for name in sorted(
-            parts if added is None else added, key=lambda n: n.encode("utf-8", "surrogateescape")
-        ):
+        parts = {fragment.path: fragment for fragment in dataset.get_fragments()}
+        times = self._times(table) if added is None and self._first.order == "added" else {}
+
+        def place(name: str) -> tuple[int, bytes]:
+            return times.get(name, 0), name.encode("utf-8", "surrogateescape")
+
+        for name in sorted(parts if added is None else added, key=place):
             if name not in parts:
                 raise self._wrong(
                     f"version {version} has no file {name}", "the table's log is damaged: begin another run"
@@ -230,6 +235,12 @@ class DeltaSource(LiveSource):
             for batch in scanner.to_batches():
                 if batch.num_rows:
                     yield pa.Table.from_batches([batch])
+
+    def _times(self, table: Any) -> dict[str, int]:
+        """When each of the table's files was added, in milliseconds, as its log says."""
+        actions = pa.table(table.get_add_actions(flatten=True))
+        paths = (unquote(path) for path in actions["path"].to_pylist())
+        return dict(zip(paths, actions["modification_time"].to_pylist(), strict=True))
 
     def _added(self, table: Any, version: int) -> set[str]:
         """The files that a version adds. Raises SourceError for one that changes or removes rows, and where its log is gone."""
