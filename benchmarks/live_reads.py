@@ -124,16 +124,17 @@ class Readers:
             self._serving.terminate()
             self._serving.wait()
         seconds = {"get": self._inside, **{way: out["seconds"] for way, out in outs.items()}}
+        self.found: dict[str, dict[str, float]] = {}
+        for way, own in seconds.items():
+            due, begun = zip(*own, strict=True)
+            self.found[way] = {**_percentiles(due), "begun_p99_ms": _percentiles(begun)["p99_ms"]}
         if self._apart:
-            seconds["age"] = [(age, age) for age in self._ages(outs["apart"]["answered"])]
-        self.found = {way: _percentiles(own) for way, own in seconds.items()}
+            self.found["age"] = _percentiles(self._ages(outs["apart"]["answered"]))
 
 
-def _percentiles(reads: Sequence[tuple[float, float]]) -> dict[str, float]:
-    """Of seconds from when each was due, and of those from when it was begun."""
-    due, begun = np.array(reads).reshape(-1, 2).T * 1000
-    found = {f"p{q}_ms": round(float(np.percentile(due, q)), 2) for q in (50, 99)}
-    return {**found, "begun_p99_ms": round(float(np.percentile(begun, 99)), 2), "reads": len(reads)}
+def _percentiles(seconds: Sequence[float]) -> dict[str, float]:
+    found = {f"p{q}_ms": round(1000 * float(np.percentile(seconds, q)), 2) for q in (50, 99)}
+    return {**found, "reads": len(seconds)}
 
 
 def _child(*given: str) -> Any:

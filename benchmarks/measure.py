@@ -82,21 +82,24 @@ def measure(entries: Sequence[tuple[Candidate, Made]], bench: Bench) -> list[Mea
     todo = list(zip(entries, found, strict=True))
     with ExitStack() as stack:
         session = _Session(bench.pool or stack.enter_context(Pool()), bench)
+        rounds = (*[0] * bench.warm_ups, *range(1, bench.rounds + 1))
         if bench.pool is not None:
             for (candidate, made), one in sorted(todo, key=lambda item: item[0][0].rank):
                 session.first(candidate, made, one)
-                for number in range(bench.rounds + 1):
+                for number in rounds:
                     session.round(candidate, made, one, number)
             return found
         for (candidate, made), one in todo:
             session.first(candidate, made, one)
-        for group in dict.fromkeys(candidate.group for (candidate, _), _ in todo):
-            for number in (*[0] * bench.warm_ups, *range(1, bench.rounds + 1)):
+        groups: dict[str, list[tuple[tuple[Candidate, Made], Measured]]] = {}
+        for entry in todo:
+            groups.setdefault(entry[0][0].group, []).append(entry)
+        for group, own in groups.items():
+            for number in rounds:
                 if group:
                     bench.say(f"{group}: {f'round {number} of {bench.rounds}' if number else 'warm-up'}")
-                for (candidate, made), one in todo:
-                    if candidate.group == group:
-                        session.round(candidate, made, one, number)
+                for (candidate, made), one in own:
+                    session.round(candidate, made, one, number)
     return found
 
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import ast
 import io
 import json
+import subprocess
 import sys
 from collections.abc import Sequence
 from contextlib import redirect_stderr, redirect_stdout
@@ -44,3 +46,16 @@ def cli(*args: object) -> Result:
 def command(*args: object) -> Sequence[str]:
     """The same as a command line for a process of its own."""
     return [sys.executable, "-m", "timelapse.cli.main", *(str(a) for a in args)]
+
+
+def with_loaded(modules: Sequence[str], *args: str) -> tuple[Result, list[str]]:
+    """Run the command in a process of its own. What it left, and which of these modules it had loaded by its end."""
+    code = (
+        "import atexit, sys\nfrom timelapse.cli import main\n"
+        f"sys.argv = {['timelapse', *args]!r}\n"
+        f"atexit.register(lambda: print([m for m in {tuple(modules)!r} if m in sys.modules]))\n"
+        "main.main()\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    *_, last = done.stdout.splitlines()
+    return Result(done.returncode, done.stdout, done.stderr), ast.literal_eval(last)

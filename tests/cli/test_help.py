@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import re
 import shlex
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 import typer
 
 import timelapse as tl
-from tests.cli.run_cli import cli
+from tests.cli.run_cli import cli, with_loaded
 from timelapse.cli.main import COMMANDS, make_app
 from timelapse.errors import RunError, meant
 
@@ -162,15 +160,10 @@ def test_the_list_of_commands_is_that_of_all_of_them(capsys: pytest.CaptureFixtu
 
 def test_help_loads_little() -> None:
     """Nothing that shows Markdown, checks values or reads tables."""
-    code = (
-        "import atexit, sys\nfrom timelapse.cli import main\nsys.argv = ['timelapse', '--help']\n"
-        "heavy = 'markdown_it', 'pydantic', 'pyarrow', 'numpy', 'rich.traceback'\n"
-        "atexit.register(lambda: print([m for m in heavy if m in sys.modules]))\n"
-        "main.main()\n"
-    )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout.splitlines()[-1] == "[]"
-    assert "why-not" in done.stdout
+    heavy = "markdown_it", "pydantic", "pyarrow", "numpy", "rich.traceback"
+    left, loaded = with_loaded(heavy, "--help")
+    assert (left.code, loaded) == (0, []), left.err
+    assert "why-not" in left.out
 
 
 def test_options_name_every_strategy() -> None:

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import gc
 import shlex
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -13,6 +11,7 @@ from typing import Annotated, Any, Literal
 import pytest
 import typer.core
 
+from tests.cli.run_cli import with_loaded
 from timelapse.cli.lean import with_little_collecting, without_pydantic
 
 
@@ -89,11 +88,6 @@ def _called(args: list[str]) -> Any:
 @_READING
 def test_questions_are_asked_without_pydantic() -> None:
     """It takes longer to load than the options of a question take to read."""
-    code = (
-        "import atexit, sys\nfrom timelapse.cli import main\n"
-        "sys.argv = ['timelapse', 'state', 'nowhere', 'sent', '--key', '1', '--last', '5']\n"
-        "atexit.register(lambda: print([m for m in ('pydantic', 'pandas', 'numba') if m in sys.modules]))\n"
-        "main.main()\n"
-    )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
-    assert (done.returncode, done.stdout.splitlines()[-1]) == (2, "[]"), done.stderr
+    heavy = "pydantic", "pandas", "numba"
+    left, loaded = with_loaded(heavy, "state", "nowhere", "sent", "--key", "1", "--last", "5")
+    assert (left.code, loaded) == (2, []), left.err

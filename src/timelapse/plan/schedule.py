@@ -282,9 +282,8 @@ def foretell(shapes: Sequence[Shape], times: Times, shares: Sequence[float], lea
             return now
         now, _, call = heapq.heappop(running)
         call()
-        while (
-            running and running[0][0] == now
-        ):  # even slices end together: what comes next is asked once for all of them
+        # Even slices end together: what comes next is asked once for all of them.
+        while running and running[0][0] == now:
             heapq.heappop(running)[2]()
 
 
