@@ -59,6 +59,15 @@ def test_blocks_are_used_for_arrays_of_about_their_size() -> None:
     assert len({a.ctypes.data for a in (small, larger, fits)}) == 3
 
 
+def test_a_table_of_half_the_size_leaves_a_block_to_the_next_that_doubles() -> None:
+    """Each pass had new memory for its last doubling, as tables of half the size had what was kept."""
+    whole = blocks.empty(4 * WORDS)
+    place = whole.ctypes.data
+    del whole
+    half, whole = blocks.empty(2 * WORDS), blocks.empty(4 * WORDS)
+    assert whole.ctypes.data == place != half.ctypes.data
+
+
 def test_no_more_is_kept_than_the_bound(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(blocks, "_MOST", 3 * blocks.LARGE)
     for _ in range(2):

@@ -26,8 +26,9 @@ _MOST = 512 << 20
 """Bytes kept at most,"""
 _SHARE = 32
 """and this part of the machine's memory; where TIMELAPSE_MEMORY is set, an eighth of that."""
-_FIT = 2
-"""A block is used for an array of at least this part of it."""
+_FIT = 1.5
+"""A block is used for an array if it is at most so many times as large. Tables double: one that took a block of twice its size would
+take what the next table needs, and that would be of new memory with each pass."""
 _LINE = 8
 """Words in a cache line."""
 _PAGE = 512
