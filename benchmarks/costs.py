@@ -40,6 +40,10 @@ class TaskSeen:
     def began(self) -> float:
         return self.ended - self.inside
 
+    @property
+    def submitted(self) -> float:
+        return self.ended - self.waited
+
 
 @dataclass(frozen=True)
 class RunSeen:
@@ -50,7 +54,7 @@ class RunSeen:
     seconds: float
     tasks: tuple[TaskSeen, ...]
     cpu: float | None = None
-    """Processor seconds of all its processes."""
+    """Processor seconds of all its processes but the workers of its executors."""
     cuts: tuple[int, ...] = ()
     """Where its slices begin and end; (): they are alike."""
 
@@ -77,10 +81,22 @@ def works_of(run: RunSeen, cores: int, crowd: float) -> list[float]:
     return found
 
 
+def at_once(run: RunSeen) -> list[TaskSeen]:
+    """Tasks for which the executor was free when they were submitted: no other ran until they did."""
+    tasks = [task for task in run.tasks if task.kind != "merge"]
+    return [
+        task
+        for task in tasks
+        if not any(one.began < task.began and one.ended > task.submitted for one in tasks if one is not task)
+    ]
+
+
 def busy(run: RunSeen) -> float:
-    """Seconds in which any of its tasks or merges ran."""
+    """Seconds in which any of its tasks or merges ran, or one was on its way to an executor that was free."""
+    sent = {id(task) for task in at_once(run)}
+    spans = sorted((t.submitted if id(t) in sent else t.began, t.ended) for t in run.tasks)
     end, found = -math.inf, 0.0
-    for began, ended in sorted((task.began, task.ended) for task in run.tasks):
+    for began, ended in spans:
         found += max(0.0, ended - max(end, began))
         end = max(end, ended)
     return found
@@ -90,7 +106,7 @@ def costs_of(runs: Sequence[RunSeen], stages: int, states: int, cores: int, crow
     """Costs from runs on one executor: of one slice, and of several. Medians, so that one bad moment does not count.
 
     Executor and driver shared `cores` cores; `crowd` is what was measured apart from these runs (`benchmarks/crowding.py`). What a task
-    takes beside its work, and a run beside its tasks, is fitted to the time in which no task and no merge ran. Raises ValueError where a
+    takes beside its work, and a run beside its tasks, is fitted to the time in which no task and no merge ran, and none was on its way. Raises ValueError where a
     kind of task is missing.
     """
     alone = [run for run in runs if run.slices == 1]
@@ -112,10 +128,11 @@ def costs_of(runs: Sequence[RunSeen], stages: int, states: int, cores: int, crow
     )
     keys = _keys(alone, several)
     beside, task = _line(runs, [run.seconds - busy(run) for run in runs])
+    start = statistics.median(t.waited - t.inside for run in runs for t in at_once(run))
     later = [(t, own) for t, own in finals if t.first]
     made = Costs(
         passes, _curve((t, own) for t, own in finals if not t.first), one, task, 0.0, 0.0, beside, keys, states,
-        later=_curve(later) if later else None, crowd=crowd,
+        later=_curve(later) if later else None, start=max(0.0, start), crowd=crowd,
     )  # fmt: skip
     loads, merges = [], []
     for run, t, own in tasks:
@@ -125,8 +142,12 @@ def costs_of(runs: Sequence[RunSeen], stages: int, states: int, cores: int, crow
         if t.kind == "merge":
             rows = made.rows(run.before(t.last + 1)) / states
             merges.append(own / rows if rows else 0.0)
-    single = statistics.median(run.seconds - busy(run) for run in alone)
-    known = _least([(run, run.cpu - sum(work[id(run)])) for run in runs if run.cpu is not None])
+    single = statistics.median(run.seconds - sum(t.inside for t in run.tasks) for run in alone)
+    merged = {
+        id(run): sum(own for t, own in zip(run.tasks, work[id(run)], strict=True) if t.kind == "merge")
+        for run in runs
+    }
+    known = _least([(run, run.cpu - merged[id(run)]) for run in runs if run.cpu is not None])
     driver = max(0.0, _line(*zip(*known, strict=True))[1] - task) if known else 0.0
     return replace(
         made,

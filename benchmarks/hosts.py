@@ -197,7 +197,9 @@ def calibrated(way: Way, own: Mapping[Point, Measured], log: tl.Log, crowd: floa
 
 def runs_of(point: Point, one: Measured) -> list[RunSeen]:
     """Every timed run of a measurement, as the simulation takes it: a single round may have met a busy moment."""
-    cpu = one.cpu if len(one.cpu) == len(one.warm) else [None] * len(one.warm)
+    cpu: list[float | None] = [None] * len(one.warm)
+    if len(one.cpu) == len(one.workers) == len(one.warm):
+        cpu = [spent - within for spent, within in zip(one.cpu, one.workers, strict=True)]
     return [
         RunSeen(
             point.events, point.slices, took, tuple(TaskSeen(**task) for task in details["tasks"]), spent, tuple(details["cuts"])

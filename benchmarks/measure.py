@@ -37,6 +37,8 @@ class Measured:
     cold: float | None = None
     warm: list[float] = field(default_factory=list)
     cpu: list[float] = field(default_factory=list)
+    workers: list[float] = field(default_factory=list)
+    """Of `cpu` what Spark's Python workers spent."""
     load: list[float] = field(default_factory=list)
     memory: int | None = None
     rows: int | None = None
@@ -208,6 +210,7 @@ class _Session:
             one.load.append(load)
             if result.cpu is not None:
                 one.cpu.append(result.cpu)
+                one.workers.append(result.workers)
 
     def _ratio(self, turn: int) -> float:
         return self._bench.ratios[turn % len(self._bench.ratios)]

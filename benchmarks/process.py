@@ -26,6 +26,7 @@ from benchmarks.data import Made
 
 I64 = npt.NDArray[np.int64]
 _SAMPLE_SECONDS = 0.1
+_WORKER = "pyspark.daemon"
 
 
 class Failed(Exception):
@@ -88,6 +89,8 @@ class Once:
     cpu: float | None
     found: I64
     details: dict[str, Any] | None = None
+    workers: float = 0.0
+    """Of the CPU seconds those of Spark's Python workers."""
 
 
 @dataclass
@@ -139,8 +142,10 @@ class Process:
         before = self._cpu()
         reply = self._ask({"name": candidate.name, "out": str(out), "ratio": ratio})
         after = self._cpu()
-        cpu = None if before is None or after is None else after - before
-        return Once(reply["seconds"], cpu, np.fromfile(out, np.int64), reply.get("details"))
+        cpu, workers = (
+            (None, 0.0) if before is None or after is None else (after[0] - before[0], after[1] - before[1])
+        )
+        return Once(reply["seconds"], cpu, np.fromfile(out, np.int64), reply.get("details"), workers)
 
     def close(self) -> None:
         """End the process, and what it started. It has some seconds to do so, unless all time is spent."""
@@ -206,15 +211,17 @@ class Process:
         except psutil.Error:
             return []
 
-    def _cpu(self) -> float | None:
-        """CPU seconds of the process and its children, those that have ended included."""
-        total, tree = 0.0, self._tree()
+    def _cpu(self) -> tuple[float, float] | None:
+        """CPU seconds of the process and its children, those that have ended included; and of Spark's Python workers among them."""
+        total, workers, tree = 0.0, 0.0, self._tree()
         for one in tree:
             try:
-                total += sum(one.cpu_times()[:4])
+                spent = sum(one.cpu_times()[:4])
+                total += spent
+                workers += spent * (_WORKER in one.cmdline())
             except Exception:  # noqa: S112 it has ended between the two lines
                 continue
-        return total if tree else None
+        return (total, workers) if tree else None
 
     def memory(self) -> int | None:
         """Resident bytes of the process tree now. Pages that processes share count for each."""

@@ -81,7 +81,7 @@ class Costs:
     one: Rate
     """Per event, of one pass over everything on one core: the single-thread line."""
     task: float
-    """Of each task beside its work: shipped, scheduled, its result collected."""
+    """Of each task beside its work, also where it waits on the executor until a core is free: taken up, its result collected."""
     load: float
     """Per row of a start state that a final pass takes over."""
     merge: float
@@ -97,6 +97,9 @@ class Costs:
     """Processor seconds that the driver and Spark's Java processes spend for each task beside it."""
     later: Rate | None = None
     """Per event, of the final pass over a slice that does not begin empty, beside what it takes over; None: as of the others."""
+    start: float = 0.0
+    """From the moment at which a task is submitted until it runs, and until its end is known, where a core is free: nobody works meanwhile.
+    It passes unseen where the task waits for a core."""
     crowd: float = 1.0
     """How many times as long work takes beside other work on the same machine, whose caches and memory they share. Between hosts it counts
     for nothing."""
@@ -211,6 +214,8 @@ class _Play:
         self._waiting: list[tuple[str, int]] = []
         self._merges = 0
         self._again: list[Step] = []
+        self._queued: list[tuple[Step, float]] = []
+        """Submitted, and waiting for a core; with when that was."""
         self._tasks = self._lost = self._straggled = 0
         self._timeline: list[Done] = []
 
@@ -219,14 +224,8 @@ class _Play:
             self._waiting += self._schedule.mergeable()
             while self._waiting and self._merges < MERGES:
                 self._merge(*self._waiting.pop(0))
-            if self._free:
-                self._begin()
-            if self._active:
-                self._share()
-            elif self._queue:
-                self._now, _, call = heapq.heappop(self._queue)
-                call()
-            else:
+            self._begin()
+            if not self._advance():
                 break
         wall = self._costs.whole + self._now
         cores = self._world.hosts * self._world.cores
@@ -240,53 +239,79 @@ class _Play:
         else:
             self._active.append(_Active(seconds, call))
 
-    def _share(self) -> None:
-        """Until the next piece of work is done: all that is active has an equal share of the cores, and one at most, and waits for the
-        same memory."""
-        assert self._world.shared is not None
-        rate = pace(len(self._active), self._world.shared, self._costs.crowd)
-        first = min(self._active, key=lambda one: one.left)
-        gone = first.left
-        self._now += gone / rate
+    def _advance(self) -> bool:
+        """To what happens next: a piece of work is done, or something happens that is no work. False: nothing does.
+
+        All that is active has an equal share of the cores, and one at most, and waits for the same memory.
+        """
+        shared, first = self._world.shared, min(self._active, key=lambda one: one.left, default=None)
+        if first is None and not self._queue:
+            return False
+        rate = 1.0 if shared is None else pace(len(self._active), shared, self._costs.crowd)
+        ends = math.inf if first is None else self._now + first.left / rate
+        if first is None or (self._queue and self._queue[0][0] < ends):
+            when, _, call = heapq.heappop(self._queue)
+        else:
+            when, call = ends, first.call
+            self._active.remove(first)
+        gone, self._now = (when - self._now) * rate, when
         for one in self._active:
             one.left -= gone
-        self._active.remove(first)
-        first.call()
+        call()
+        return True
 
     def _after(self, seconds: float, call: Callable[[], None]) -> None:
         heapq.heappush(self._queue, (self._now + seconds, next(self._count), call))
 
     def _begin(self) -> None:
-        """As many steps as there are free cores: lost ones first, then those that may run."""
+        """What the driver submits: for free cores steps that were lost, then those that may run; and those that come next in any case, which
+        wait for a core."""
         while self._free and self._again:
-            self._start(self._again.pop(0))
+            self._submitted()
+            self._start(self._again.pop(0), self._now)
+        while self._free and self._queued:
+            self._start(*self._queued.pop(0))
         for step in self._schedule.ready()[: len(self._free)] if self._free else ():
             self._schedule.take(step)
-            self._start(step)
+            self._submitted()
+            self._start(step, self._now)
+        room = self._world.hosts * self._world.cores - len(self._queued)
+        while room > 0 and (following := self._schedule.following()) is not None:
+            self._schedule.take(following)
+            self._submitted()
+            self._queued.append((following, self._now))
+            room -= 1
+
+    def _submitted(self) -> None:
+        if self._world.shared is not None and self._costs.driver:
+            self._work(self._costs.driver, _nothing)
 
     # --- tasks --------------------------------------------------------------------------------------
 
-    def _start(self, step: Step) -> None:
+    def _start(self, step: Step, submitted: float) -> None:
+        """On a free core, as soon as it is there."""
         host = self._free.pop(0)
+        late = max(0.0, submitted + self._costs.start - self._now)
         took = self.seconds_of(step)
         if self._world.straggling and self._random.random() < self._world.straggling:
             took *= self._world.slower
             self._straggled += 1
         self._tasks += 1
-        if self._world.lifetime and self._now + took > self._dies[host]:
+        if self._world.lifetime and self._now + late + took > self._dies[host]:
             self._die(host, step)
             return
         self._spent += took
-        began, events = self._now, self._ends[step.last + 1] - self._ends[step.first]
+        began, events = self._now + late, self._ends[step.last + 1] - self._ends[step.first]
 
         def done() -> None:
             self._free.append(host)
             self._schedule.done(step)
             self._note(step.kind, step.stage, step.first, step.last, events, began)
 
-        if self._world.shared is not None and self._costs.driver:
-            self._work(self._costs.driver, _nothing)
-        self._work(took, done)
+        if late:
+            self._after(late, lambda: self._work(took, done))
+        else:
+            self._work(took, done)
 
     def _note(self, kind: str, stage: int, first: int, last: int, events: float, began: float) -> None:
         self._timeline.append(Done(kind, stage, first, last, events, began, self._now))

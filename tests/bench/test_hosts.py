@@ -85,6 +85,30 @@ def test_hosts_and_driver_on_one_machine() -> None:
         play(shape, costs, World(2, shared=2, lifetime=9.0), 8, [0.5, 0.5])
 
 
+def test_a_task_is_on_its_way_unless_it_waits_on_the_executor() -> None:
+    """The driver submits ahead what comes next in any case; what has to wait for another's result is submitted when that is there."""
+    shape = (Shape(("a",), frozenset(), chain=False),)
+    plain = Costs((1.0,), 2.0, 2.0, 0.0, 0.0, 0.125, 0.0)
+    late = replace(plain, start=0.5)
+
+    def more(hosts: int, slices: int, **options: Any) -> float:
+        shares, events = [1 / slices] * slices, 8 * slices
+        began = [
+            play(shape, costs, World(hosts, bandwidth=NEAR, **options), events, shares).seconds
+            for costs in (plain, late)
+        ]
+        return began[1] - began[0]
+
+    for options in ({}, {"shared": 2}):
+        # On one host the first pass is, and no other task: each waits there while the one before it runs.
+        assert more(1, 2, **options) == pytest.approx(0.5)
+        # On two a slice's final pass cannot wait beside the first one: its start is not known.
+        found = play(shape, late, World(2, bandwidth=NEAR, **options), 16, [0.5, 0.5])
+        ends = {(one.kind, one.first): one for one in found.timeline}
+        assert ends["final", 1].began == pytest.approx(ends["merge", 0].ended + 0.5)
+        assert ends["pass", 0].began == ends["final", 0].began == 0.5
+
+
 def test_what_travels_and_what_goes_wrong_takes_time() -> None:
     events, shares = 10**8, [1 / 8] * 8
     clean = play(SHAPES, COSTS, World(8, bandwidth=NEAR), events, shares)
@@ -136,8 +160,9 @@ def test_what_a_task_takes_depends_on_where_it_begins_and_on_its_size() -> None:
 
 
 def seen(played: Played, events: int, slices: int, costs: Costs, states: int) -> RunSeen:
-    """A played run as a measured one."""
+    """A run that was played on one host as a measured one."""
     tasks, each = [], events // slices
+    free = 0.0
     for one in played.timeline:
         inside = one.ended - one.began - (0 if one.kind == "merge" else costs.task)
         load = 0.0
@@ -145,22 +170,27 @@ def seen(played: Played, events: int, slices: int, costs: Costs, states: int) ->
             load = costs.load * min(costs.rows(one.first * each), costs.rows(one.events))
             load *= inside / (inside if slices == 1 else (costs.later or costs.final) * one.events + load)  # type: ignore[operator]
         rows = round(costs.rows(each)) if one.kind == "final" and not one.first else 0
+        waited = inside
+        if one.kind != "merge":
+            waited += costs.start if one.began > free else inside / 2  # what it waited for was another task
+            free = one.ended
         tasks.append(
-            TaskSeen(one.kind, max(0, one.stage), one.first, one.last, int(one.events), inside, load, inside, rows, one.ended)
+            TaskSeen(one.kind, max(0, one.stage), one.first, one.last, int(one.events), inside, load, waited, rows, one.ended)
         )  # fmt: skip
     return RunSeen(events, slices, played.seconds, tuple(tasks))
 
 
 def test_costs_come_from_tasks() -> None:
     """Runs are played on one host that shares its cores with the driver, and from what was to be seen of them the costs come back."""
-    true = Costs((2e-7, 1e-7), 3e-7, 2.5e-7, 0.0, 5e-8, 4e-8, 0.5, (2.0, 0.75), 3, later=4e-7, crowd=1.2)
+    true = Costs(
+        (2e-7, 1e-7), 3e-7, 2.5e-7, 0.0, 5e-8, 4e-8, 0.5, (2.0, 0.75), 3, later=4e-7, start=0.15, crowd=1.2
+    )
     events, here = 10**7, World(1, bandwidth=NEAR, shared=2)
     runs = []
     for n in (events, events // 2):
-        task = TaskSeen(
-            "final_chain", 0, 0, 0, n, 2.5e-7 * n, 0.0, 2.5e-7 * n, round(true.rows(n)), 2.5e-7 * n
-        )
-        runs.append(RunSeen(n, 1, 0.5 + 2.5e-7 * n, (task,)))
+        took = 2.5e-7 * n
+        task = TaskSeen("final_chain", 0, 0, 0, n, took, 0.0, took + 0.15, round(true.rows(n)), took + 0.15)
+        runs.append(RunSeen(n, 1, 0.65 + took, (task,)))
     with pytest.raises(ValueError, match="one slice"):
         costs_of(runs, 2, 3, 2, 1.2)
     led = play(SHAPES, true, here, events, [0.5, 0.5], lead=1)
@@ -171,8 +201,9 @@ def test_costs_come_from_tasks() -> None:
         aside = play(SHAPES, true, here, events, [1 / slices] * slices)
         runs.append(seen(aside, events, slices, true, 3))
     found = costs_of(runs, 2, 3, 2, 1.2)
-    for name in ("task", "load", "merge", "whole", "crowd", "states"):
-        assert getattr(found, name) == pytest.approx(getattr(true, name), rel=0.02, abs=1e-10), name
+    for name in ("task", "load", "merge", "whole", "start", "single", "crowd", "states"):
+        wanted = 0.65 if name == "single" else getattr(true, name)
+        assert getattr(found, name) == pytest.approx(wanted, rel=0.02, abs=1e-10), name
     for got, wanted in zip((*found.stages, found.final, found.later, found.one), (*true.stages, true.final, true.later, true.one), strict=True):  # fmt: skip
         assert isinstance(got, Curve)
         assert [each for _, each in got.points] == pytest.approx([wanted] * len(got.points), rel=0.02)
@@ -189,7 +220,7 @@ def test_what_waits_for_others_is_less_work() -> None:
     """Two merges and a task on two cores, by hand."""
 
     def task(kind: str, began: float, ended: float) -> TaskSeen:
-        return TaskSeen(kind, 0, 0, 0, 10, ended - began, 0.0, 0.0, 0, ended)
+        return TaskSeen(kind, 0, 0, 0, 10, ended - began, 0.0, ended - began, 0, ended)
 
     run = RunSeen(
         10, 2, 9.0, (task("pass", 1, 5), task("merge", 2, 4), task("merge", 3, 4), task("final", 6, 8))
@@ -235,9 +266,9 @@ def test_the_drivers_share_is_of_the_runs_beside_which_least_was_spent() -> None
         seen += [TaskSeen("final", 0, 1, 1, 10, 1.0, 0.0, 1.0, 0, tasks + 1.0)]
         return RunSeen(20, 2, tasks + 2.0, tuple(seen), cpu)
 
-    one = RunSeen(20, 1, 2.0, (TaskSeen("final_chain", 0, 0, 0, 20, 1.0, 0.0, 1.0, 5, 1.0),), 1.5)
+    one = RunSeen(20, 1, 2.0, (TaskSeen("final_chain", 0, 0, 0, 20, 1.0, 0.0, 1.0, 5, 1.0),), 0.5)
     # Each task beside the first: half a second, and a second of compiling in every other run.
-    runs = [one, run(1, 2 + 1.0), run(1, 2 + 2.0), run(2, 3 + 2.5), run(2, 3 + 1.5)]
+    runs = [one, run(1, 1.0), run(1, 2.0), run(2, 2.5), run(2, 1.5)]
     assert costs_of(runs, 1, 1, 2).driver == pytest.approx(0.5)
 
 
@@ -346,7 +377,7 @@ def test_the_benchmark_says_what_is_measured_and_what_simulated(
 def test_costs_are_of_every_timed_round() -> None:
     """A last round in a busy moment would be all that the simulation knew."""
     way = hosts.WAYS[0]
-    one = Measured("a", "a", 100, warm=[1.0, 9.0], cpu=[2.0, 8.0])
+    one = Measured("a", "a", 100, warm=[1.0, 9.0], cpu=[2.5, 9.5], workers=[0.5, 1.5])
     task = {
         "kind": "final_chain",
         "stage": 0,
