@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import random
 from datetime import UTC, datetime, timedelta, timezone
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +26,7 @@ from timelapse.trace import likely as likely_module
 from timelapse.trace import writers as writers_module
 from timelapse.trace.knowledge import Ask
 from timelapse.trace.moments import Past
-from timelapse.trace.steps import MISSING
+from timelapse.trace.steps import MISSING, line_of
 from timelapse.trace.writers import Written, writers
 
 
@@ -44,6 +45,43 @@ class Derived(tl.Program):
         self.last = m.sender  # type: ignore[assignment]
         if m.text == "bad":
             self.reject()
+
+
+class Edge(tl.Event):
+    a: int
+    b: int
+
+
+class Label(tl.Event):
+    node: int
+    label: int
+
+
+class Joined(tl.Record):
+    node: int
+    label: int
+
+
+class Spread(tl.Program, loop=1000):
+    """One event may call handlers many times, with what is sent."""
+
+    label: tl.Value[int, int] = tl.state(default=0)
+    heard: tl.Counter[int]
+    near: tl.SetOf[int, int]
+
+    @tl.on(Edge)
+    def join(self, e: Edge) -> None:
+        self.near.add(e.a, e.b)
+        self.send(Label(node=e.b, label=e.a))
+
+    @tl.on(Label)
+    def hear(self, e: Label) -> None:
+        self.heard[e.node % 7] += 1
+        if self.label[e.node] < e.label and self.heard[e.node % 7] > 0:
+            self.label[e.node] = e.label
+            self.emit(Joined(node=e.node, label=e.label))
+            for other in self.near[e.node]:
+                self.send(Label(node=other, label=e.label))
 
 
 def all_writes(program: type[tl.Program], events: list[tl.Event]) -> dict[tuple[str, Any], list[Written]]:
@@ -149,6 +187,53 @@ def test_a_loop_is_told_in_sum() -> None:
     assert lines[-3].endswith("few=30 == 30   (30 == 30)")
     assert "emit Spam(" in lines[-1]
     assert not found.trace.cut
+
+
+@pytest.mark.parametrize("native", [False, True])
+def test_of_many_calls_the_one_that_put_the_record_out_is_told(
+    monkeypatch: pytest.MonkeyPatch, *, native: bool
+) -> None:
+    """As it is told where all of them are kept: its conditions, what it read, and who wrote that, this event's other calls too."""
+    monkeypatch.setenv("TIMELAPSE_KERNEL", "native" if native else "python")
+    edges = [(n, n + 1) for n in range(1, 151)] + [(7000, 1), (8000, 1)]
+    events = [Edge(ts=n, a=a, b=b) for n, (a, b) in enumerate(edges)]
+    run = replay(Spread, MemoryLog(events, [Edge]), spark=False)
+    for node in (1, 3, 70, 149, 151):
+        question = f"Joined:node={node},label=8000"
+        with monkeypatch.context() as patched:
+            for module in ("recorder", "why", "explanation"):
+                patched.setattr(import_module(f"timelapse.trace.{module}"), "MOST_CALLS", 1000)
+            full = trace.why(run, question)
+        assert len(full.cause.handlers) == 151
+        assert full.trace.calls == 0
+        told = trace.why(run, question)
+        (handler,) = told.cause.handlers
+        ours = next(h for h in full.cause.handlers if h.emits[0].record == Joined(node=node, label=8000))
+        assert [line_of(s) for s in handler.steps] == [line_of(s) for s in ours.steps]
+        assert handler.rounds == ours.rounds
+        alone = import_module("timelapse.trace.why")._begun(full.trace, (ours,)).seen
+        assert [(s.read, s.here) for s in told.cause.seen] == [(s.read, s.here) for s in alone]
+        known = {id(s.read): s for s in full.cause.seen}  # of a place that several calls read the first
+        same = [known[id(s.read)].to_json() for s in alone if id(s.read) in known]
+        assert same
+        assert [s for s in (own.to_json() for own in told.cause.seen) if s in same] == same
+        assert len(told.cause.seen) == 3
+        assert told.trace.calls == 152
+        assert told.trace.outputs == full.trace.outputs
+        assert len(told.lines) < 12
+        assert told.lines[-1][0].startswith("handlers were called 152 times")
+
+
+def test_why_not_names_few_of_many_records() -> None:
+    """And tells the first calls."""
+    events = [
+        Edge(ts=n, a=a, b=b) for n, (a, b) in enumerate([*((n, n + 1) for n in range(1, 101)), (9000, 1)])
+    ]
+    run = replay(Spread, MemoryLog(events, [Edge]), spark=False)
+    told = trace.why_not(run, 100)
+    assert not told.holds
+    assert "and 81 more: ask why" in told.text
+    assert told.lines[-1][0] == "handlers were called 102 times: the first 64 calls are told"
 
 
 def test_writes_of_the_same_value_are_writes() -> None:

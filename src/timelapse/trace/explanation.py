@@ -10,6 +10,7 @@ from timelapse.ids import Phase
 from timelapse.kinds.grouped import Under
 from timelapse.model.events import Event
 from timelapse.moments import time_text
+from timelapse.trace.recorder import MOST_CALLS
 from timelapse.trace.steps import (
     MISSING,
     Branch,
@@ -28,6 +29,8 @@ from timelapse.trace.steps import (
 
 _ROUNDS = 8
 """Conditions of one line that are shown: a handler may loop."""
+_RECORDS = 20
+"""Records that are named where an event put out more."""
 Line = tuple[str, str]
 """A line of text, and what it is: true, false, source, emit, head, note."""
 
@@ -148,7 +151,10 @@ def _explain(found: Explanation) -> Iterator[Line]:
             "false",
         )
     if found.asked == "why-not" and trace.outputs:
-        put = ", ".join(brief(r) for r in trace.outputs)
+        more = len(trace.outputs) - _RECORDS
+        put = ", ".join(brief(r) for r in trace.outputs[:_RECORDS]) + (
+            f" and {more:,} more" if more > 0 else ""
+        )
         yield f"it did put out {put}: ask why", "note"
     if found.asked == "why-not" and trace.quarantined is None and not _any_emit(found.cause):
         what = "the tick" if isinstance(trace.event, Tick) else type(trace.event).__name__
@@ -156,6 +162,16 @@ def _explain(found: Explanation) -> Iterator[Line]:
     yield from _cause_lines(found.cause, "", found.asked == "why-not")
     for note in found.notes:
         yield note, "note"
+    if trace.calls:
+        yield (
+            f"handlers were called {trace.calls:,} times, with what was sent: the call that put this record out is told",
+            "note",
+        )
+    elif len(trace.handlers) > len(found.cause.handlers) == MOST_CALLS:
+        yield (
+            f"handlers were called {len(trace.handlers):,} times: the first {MOST_CALLS} calls are told",
+            "note",
+        )
     if trace.cut:
         yield "(it did more than is kept)", "note"
 
@@ -189,21 +205,24 @@ def _cause_lines(cause: Cause, indent: str, blocking: bool) -> Iterator[Line]:
                     "false",
                 )
             elif isinstance(step, Emit):
-                yield from _more_rounds(cause.trace, rounds, indent)
+                yield from _more_rounds(handler, rounds, indent)
                 yield f"{indent}{_at(handler.name, step.line)} {step.text}", "emit"
             elif isinstance(step, Write) and indent:
                 yield f"{indent}{_at(handler.name, step.line)} writes {step.text}", "emit"
-        yield from _more_rounds(cause.trace, rounds, indent)
+        yield from _more_rounds(handler, rounds, indent)
+        own = {id(step) for step in handler.steps}
         for seen in cause.seen:
-            if id(seen.read) not in shown and any(seen.read is s for s in handler.steps):
+            if id(seen.read) in own and id(seen.read) not in shown:
                 shown.add(id(seen.read))
                 yield from _source_lines(seen, f"{indent}  ")
 
 
-def _more_rounds(trace: EventTrace, told: dict[tuple[str, int], list[int]], indent: str) -> Iterator[Line]:
+def _more_rounds(
+    handler: HandlerTrace, told: dict[tuple[str, int], list[int]], indent: str
+) -> Iterator[Line]:
     """How often the conditions of loops came out how, beside those that were told; once for each."""
     for at, known in told.items():
-        false, true = trace.rounds.get(at, known)
+        false, true = handler.rounds.get(at, known)
         more = (false - known[0], true - known[1])
         if sum(more):
             known[:] = [false, true]

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import ast
+from bisect import bisect_left
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from decimal import Decimal
 from functools import partial
+from operator import itemgetter
 from typing import Any
 
 from timelapse.kinds.base import ABSENT, StateSpec
@@ -34,6 +36,10 @@ MOST_STEPS = 20_000
 """Steps of one event that are kept: a handler may loop. Records are always kept."""
 MOST_ROUNDS = 200
 """Of them conditions of one line; the others are counted."""
+MOST_CALLS = 64
+"""Calls of handlers that are told in full where one record is asked about: what is sent may call them a million times."""
+
+Rounds = dict[tuple[str, int], list[int]]
 
 _PLAIN = (bool, int, float, str, bytes, Decimal, type(None))
 
@@ -58,37 +64,60 @@ class Recorder:
         self._sites = sites
         self.clear()
 
-    def clear(self) -> None:
-        """Another event begins."""
+    def clear(self, record: int | None = None) -> None:
+        """Another event begins. `record`: it is asked about this one of its records, by its place among them. If handlers are then called
+        more than MOST_CALLS times, only the call that put it out is kept, with what was written before."""
         self.steps: list[Step] = []
         self.starts: list[tuple[str, int]] = []
         """Where each handler's steps begin."""
+        self.calls = 0
+        """How often handlers were called."""
+        self._record, self._records = record, 0
+        self._kept = 0
+        """The first so many steps have been gone through for what is kept."""
+        self._over = False
+        """Whether what is asked about is over: nothing more is told."""
         self.line = 0
         self.function = ""
         self.cut = False
-        self.rounds: dict[tuple[str, int], list[int]] = {}
-        """By function and line how many conditions came out false, and how many true."""
+        self.rounds: list[Rounds] = []
+        """Of each of these handlers, by function and line, how many conditions came out false, and how many true."""
         self._values: dict[int, Value] = {}
         self._locals: dict[tuple[str, str], Value] = {}
         self._pending: list[int] = []
         self._watched: list[tuple[Any, dict[str, Any]]] = []
 
+    @property
+    def summed_calls(self) -> int:
+        """How many calls there were, if of most no more than the writes is kept; or 0."""
+        return self.calls if self._record is not None and self.calls > MOST_CALLS else 0
+
     # --- what handlers tell -------------------------------------------------------------------------
 
     def enter(self, handler: str) -> None:
         """A handler begins."""
+        self.calls += 1
+        if self._record is not None and self.calls > MOST_CALLS and not self._over:
+            self._forget()
+        if self._over:
+            return
         self.starts.append((handler, len(self.steps)))
+        self.rounds.append({})
         self._values.clear()
         self._locals.clear()
         self._pending.clear()
 
     def at(self, index: int) -> None:
         """A statement begins."""
+        if self._over:
+            return
         site = self._sites.all[index]
         self.line, self.function = site.line, site.function
 
     def value(self, index: int, value: Any) -> Any:
         """An expression gave a value."""
+        if self._over:
+            return value
         site = self._sites.all[index]
         self.line, self.function = site.line, site.function
         found = Value(site, seen(value), self._parts(site), self._reads_of(site), self._origin(site))
@@ -102,18 +131,24 @@ class Recorder:
     def test(self, index: int, value: Any) -> bool:
         """A part of a condition gave a value; what counts is whether it is true."""
         outcome = bool(value)
+        if self._over:
+            return outcome
         site = self._sites.all[index]
         self._values[index] = Value(site, outcome, self._parts(site))
         return outcome
 
     def both(self, index: int, value: bool) -> bool:
         """Parts of a condition that are put together."""
+        if self._over:
+            return value
         site = self._sites.all[index]
         self._values[index] = Value(site, value, self._parts(site))
         return value
 
     def branch(self, index: int, outcome: bool) -> bool:
         """A condition was decided."""
+        if self._over:
+            return outcome
         site = self._sites.all[index]
         parts = self._parts(site)
         leaves = [leaf for part in parts.values() for leaf in self._leaves(part)]
@@ -127,6 +162,31 @@ class Recorder:
         conditions = tuple(leaf for leaf, _ in leaves)
         self._add(Branch(site.line, site.function, site.text, outcome, conditions, blocks))
         return outcome
+
+    def _forget(self) -> None:
+        """Of the calls before keep the one that put out the record that is asked about, and of those before it the writes."""
+        assert self._record is not None
+        new = bisect_left(
+            self.starts, self._kept, key=itemgetter(1)
+        )  # the calls before have been gone through
+        calls = list(zip(self.starts[new:], self.rounds[new:], strict=True))
+        steps = self.steps[self._kept :]
+        ends = [*(start - self._kept for (_, start), _ in calls[1:]), len(steps)]
+        del self.steps[self._kept :], self.starts[new:], self.rounds[new:]
+        records = self._records - sum(isinstance(s, Emit) for s in steps)
+        at = 0
+        for ((handler, _), rounds), end in zip(calls, ends, strict=True):
+            own, at = steps[at:end], end
+            records += sum(isinstance(s, Emit) for s in own)
+            self._over = records > self._record
+            own = own if self._over else [s for s in own if isinstance(s, Write)]
+            if own:
+                self.starts.append((handler, len(self.steps)))
+                self.rounds.append(rounds if self._over else {})
+                self.steps += own
+            if self._over:
+                break
+        self._kept = len(self.steps)
 
     # --- what states tell ---------------------------------------------------------------------------
 
@@ -143,7 +203,7 @@ class Recorder:
 
         def told_get(key: Any, default: Any) -> Any:
             value = get(key, default)
-            if quiet:
+            if quiet or self._over:
                 return value
             stored = get(key, ABSENT)
             self._read(
@@ -158,18 +218,24 @@ class Recorder:
             return value
 
         def told_put(key: Any, value: Any) -> None:
+            if self._over:
+                put(key, value)
+                return
             before = get(key, ABSENT)
             put(key, value)
             self._write(name, key, shown_amount(spec, key, before), shown_amount(spec, key, value))
 
         def told_drop(key: Any) -> None:
+            if self._over:
+                drop(key)
+                return
             before = get(key, ABSENT)
             drop(key)
             self._write(name, key, shown_amount(spec, key, before), ABSENT)
 
         def told_items() -> Iterable[tuple[Any, Any]]:
             found = list(items())
-            if quiet:
+            if quiet or self._over:
                 return found
             self._read(Read(name, None, len(found), True, self.line, every=True))
             return found
@@ -182,7 +248,7 @@ class Recorder:
         def told_outer(key: Any) -> Any:
             nonlocal quiet
             checked = outer(key)
-            if not quiet:
+            if not quiet and not self._over:
                 quiet = True
                 try:
                     # Compiled, how many they are may be known where nobody keeps which.
@@ -217,18 +283,21 @@ class Recorder:
 
     def emitted(self, record: Record) -> None:
         """A record was emitted."""
+        self._records += 1
         self._add(Emit(record, self.line))
 
     # --- putting together ---------------------------------------------------------------------------
 
     def _add(self, step: Step) -> bool:
+        if self._over:
+            return False
         if isinstance(step, Condition | Branch):
-            counts = self.rounds.setdefault((step.function, step.line), [0, 0])
+            counts = self.rounds[-1].setdefault((step.function, step.line), [0, 0])
             if isinstance(step, Condition):
                 counts[step.outcome] += 1
             if sum(counts) > MOST_ROUNDS:
                 return False
-        if len(self.steps) >= MOST_STEPS and not isinstance(step, Emit):
+        if len(self.steps) - self._kept >= MOST_STEPS and not isinstance(step, Emit):
             self.cut = True
             return False
         self.steps.append(step)

@@ -267,6 +267,8 @@ class HandlerTrace:
     line: int
     steps: tuple[Step, ...]
     known: bool = True
+    rounds: Mapping[tuple[str, int], tuple[int, int]] = field(default_factory=dict)
+    """By function and line how many conditions came out false, and how many true: of a loop not all are among the steps."""
 
     @property
     def reads(self) -> list[Read]:
@@ -311,8 +313,8 @@ class EventTrace:
     quarantined: tuple[str, str, int] | None = None
     phase: int = Phase.LOG_EVENT
     """Of the instant: log events come last (design: the order of instants)."""
-    rounds: Mapping[tuple[str, int], tuple[int, int]] = field(default_factory=dict)
-    """By function and line how many conditions came out false, and how many true: of a loop not all are among the steps."""
+    calls: int = 0
+    """How often handlers were called, if of most of these calls no more than the writes is kept; or 0."""
     views: Mapping[str, View] = field(default_factory=dict)
     """What the names stand for under which windows and looks back tell their reads."""
     shown: Mapping[tuple[str, Any], Shown | None] = field(default_factory=dict)

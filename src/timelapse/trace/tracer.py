@@ -29,6 +29,7 @@ from timelapse.run.run import Run
 from timelapse.serial import SerialOutcome
 from timelapse.trace import timed
 from timelapse.trace.instrument import Sites, instrumented
+from timelapse.trace.questions import Found
 from timelapse.trace.recorder import Recorder
 from timelapse.trace.steps import EventTrace, HandlerTrace
 from timelapse.trace.views import Chosen, Telling, View
@@ -44,7 +45,8 @@ _MANY_ROWS, _FEW_STEPS = 200_000, 8
 class Tracer:
     """Does single events of a run under observation."""
 
-    def __init__(self, run: Run) -> None:
+    def __init__(self, run: Run, about: Found | None = None) -> None:
+        """`about`: the record that is asked about, if it is one."""
         self._run = run
         self._program = run.need_program()
         self._quarantine = run.manifest.quarantined
@@ -61,11 +63,20 @@ class Tracer:
         self._work = self._rewritten(work, methods)
         self._stored: dict[str, pa.Table] = {}
         self._asked: dict[str, int] = {}
+        self._about = about
+
+    def _record_of(self, root: int, phase: int, ts: int, first: int) -> int | None:
+        """The place of the record that is asked about among those of a step, of which the first has an ordinal; None: it is none of them."""
+        about = self._about
+        if about is None or about.ordinal is None or about.ordinal < first:
+            return None
+        own = (about.seq, *(about.dated or (ts, Phase.LOG_EVENT)))
+        return about.ordinal - first if own == (root, ts, phase) else None
 
     def trace(self, event: Event, moment: Moment, slice_id: int) -> EventTrace:
         """Do the event there. Its writes are real."""
         told, views, shown = self._recorder, dict[str, View](), Chosen()
-        told.clear()
+        told.clear(self._record_of(event.seq, Phase.LOG_EVENT, event.ts, 0))
         moment.look_from(event.ts)
 
         def live(name: str, journal: Journal | None) -> Any:
@@ -98,7 +109,7 @@ class Tracer:
         """
         told, views, shown = self._recorder, dict[str, View](), Chosen()
         in_tick = step.phase == Phase.TICK
-        told.clear()
+        told.clear(self._record_of(step.root, step.phase, step.ts, step.ordinal))
         native.look_from(step.ts, tick=in_tick)
 
         def live(name: str, journal: Journal | None) -> Any:
@@ -130,7 +141,7 @@ class Tracer:
 
         told, loop = self._recorder, watched.loop
         bound, before = loop.bound, loop.outcome
-        told.clear()
+        told.clear(self._record_of(step.root, step.phase, step.ts, step.ordinal))
         for name, state in loop.states.items():
             told.watch(self._spec.states[name], state)
         kept, emit = loop.handlers, bound.__dict__["emit"]
@@ -182,17 +193,19 @@ class Tracer:
         # No handler may have begun: an event may only have handlers with after=, which come later.
         ends = [*(start for _, start in told.starts[1:]), len(told.steps)][: len(told.starts)]
         places = {h.name: h for h in self._spec.handlers}
-        traced = []
-        for (name, start), end in zip(told.starts, ends, strict=True):
-            known = function_source(places[name].function).node is not None
-            traced.append(
-                HandlerTrace(name, places[name].place.line or 0, tuple(told.steps[start:end]), known)
+        known = {name: function_source(places[name].function).node is not None for name, _ in told.starts}
+        traced = [
+            HandlerTrace(
+                name, places[name].place.line or 0, tuple(told.steps[start:end]), known[name],
+                {at: (false, true) for at, (false, true) in rounds.items()},
             )
+            for (name, start), end, rounds in zip(told.starts, ends, told.rounds, strict=True)
+        ]  # fmt: skip
         file = handlers[0].place.file if handlers else None
         return EventTrace(
             event, file, tuple(traced), tuple(records), refusal, told.cut, slice_id, params_of(self._program),
             self._taken_out(event.seq) if taken_out else None, Phase.LOG_EVENT if step is None else step.phase,
-            {at: (false, true) for at, (false, true) in told.rounds.items()},
+            told.summed_calls,
         )  # fmt: skip
 
     def _taken_out(self, seq: int) -> tuple[str, str, int]:

@@ -27,6 +27,7 @@ from timelapse.trace.likely import Guess
 from timelapse.trace.logged import event_at, events_at, reader_of
 from timelapse.trace.moments import Past
 from timelapse.trace.questions import Found, Named, find_event, find_output, nothing_named
+from timelapse.trace.recorder import MOST_CALLS
 from timelapse.trace.steps import (
     MISSING,
     EventTrace,
@@ -81,7 +82,7 @@ def _answer(
     progress = progress or default_progress()
     if depth < 0 or last < 0:
         raise UsageError("--depth and --last are 0 or more", code="TL840")
-    tracer, depth = Tracer(run), depth if last else 0
+    tracer, depth = Tracer(run, found), depth if last else 0
     past = past_of(run, progress)
     target = _target(past, found)
 
@@ -118,7 +119,7 @@ def _compiled(past: Past, tracer: Tracer, asked: str, found: Found, depth: int, 
         if left == 1 or not sources:
             break
         traces, guess = trace_all(past, tracer, sorted(sources), guessing=True)
-        level = [_begun(one, one.handlers) for one in traces.values()]
+        level = [_begun(one, _first_calls(one)) for one in traces.values()]
         for cause in level:
             for source in sources[cause.trace.seq]:
                 source.trace = cause
@@ -191,8 +192,13 @@ def _ask(past: Past, trace: EventTrace, read: Read) -> Ask:
 def _in_question(tracer: Tracer, asked: str, found: Found, trace: EventTrace) -> tuple[HandlerTrace, ...]:
     """The handlers that the question is about."""
     if asked == "why":
-        return tuple(h for h in trace.handlers if _emits(h, found)) or trace.handlers
-    return tuple(h for h in trace.handlers if h.name in tracer.emitting) or trace.handlers
+        return tuple(h for h in trace.handlers if _emits(h, found)) or _first_calls(trace)
+    return _first_calls(trace, tuple(h for h in trace.handlers if h.name in tracer.emitting))
+
+
+def _first_calls(trace: EventTrace, handlers: tuple[HandlerTrace, ...] = ()) -> tuple[HandlerTrace, ...]:
+    """Calls that an explanation tells: of a million that one event may give, no more than some."""
+    return (handlers or trace.handlers)[:MOST_CALLS]
 
 
 @dataclass
@@ -301,7 +307,7 @@ def _explain_sources(
     told = way.observed(
         tracer, target, lambda: lambda s: s.number in sources, lambda all_: len(all_) == len(sources)
     )
-    found = [_Done(step, _begun(trace, trace.handlers)) for step, trace in told]
+    found = [_Done(step, _begun(trace, _first_calls(trace))) for step, trace in told]
     for done in found:
         for source in sources[done.step.number][1]:
             source.trace = done.cause
@@ -314,17 +320,18 @@ def _emits(handler: HandlerTrace, found: Found) -> bool:
 
 def _begun(trace: EventTrace, handlers: Sequence[HandlerTrace]) -> Cause:
     """The reads that matter, with what the event itself had written there; windows show that too."""
-    written = [s for h in trace.handlers for s in h.steps if isinstance(s, Write)]
     order = {id(s): i for i, s in enumerate(s for h in trace.handlers for s in h.steps)}
+    written: dict[str, dict[Any, list[Write]]] = {}
+    for write in (s for h in trace.handlers for s in h.steps if isinstance(s, Write)):
+        written.setdefault(write.state, {}).setdefault(write.key, []).append(write)
     cause = Cause(trace, tuple(handlers), [])
     for read in _asked(handlers):
         view = trace.views.get(read.state)
         name = read.state if view is None or view.until is not None else view.state
-        here = [
-            w for w in written
-            if w.state == name and order[id(w)] < order[id(read)]
-            and (read.key.holds(w.key) if isinstance(read.key, Under) else w.key == read.key)
-        ]  # fmt: skip
+        wrote = written.get(name, {})
+        keys = [k for k in wrote if read.key.holds(k)] if isinstance(read.key, Under) else [read.key]
+        here = [w for key in keys for w in wrote.get(key, ()) if order[id(w)] < order[id(read)]]
+        here.sort(key=lambda w: order[id(w)])
         if _place(read) in trace.shown:  # one of several values: the event's own, or an earlier one's
             chosen = trace.shown[_place(read)]
             own = chosen is not None and chosen.own
