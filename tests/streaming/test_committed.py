@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import random
+import subprocess
 import sys
 import threading
 import time
@@ -227,6 +228,39 @@ def test_readers_are_not_kept_out_while_room_is_made(monkeypatch: pytest.MonkeyP
     assert not unknown
     assert found["larger"] > 3
     assert found["release"] > 10
+
+
+READS = """
+from timelapse.kernels.native.machine.jit import COUNTS
+from timelapse.kernels.native.memory.hashtable import HashTable
+from timelapse.kernels.native.memory.keeping import Kept
+from timelapse.kernels.native.memory.layout import Layout
+from timelapse.kernels.native.memory.strings import Interned
+table = HashTable([Layout(1, None, "exact", tracked=False)])
+kept = Kept([table], 1)
+table.claim([7])
+kept.settle()
+kept.reserve(1)
+none = Interned().buffers
+before = +COUNTS
+row = table.find([7], *none)
+assert (COUNTS, row >= 0) == (before, True), "a read"
+kept.add(0, row)
+table.slots[row, 0] |= 2
+before = +COUNTS
+assert kept.copy(0, row)[0] == 1
+assert COUNTS == before, "of a row that was written"
+larger = table.larger(1 << 12)
+before = +COUNTS
+table.take(larger)
+assert kept.copy(0, table.find([7], *none))[0] == 1
+assert COUNTS == before, "where a table becomes larger"
+"""
+
+
+def test_nothing_is_compiled_under_the_guard() -> None:
+    """Who holds it while it compiles, or waits for another thread that does, keeps all others waiting: seconds where the cache is empty."""
+    subprocess.run([sys.executable, "-c", READS], check=True, timeout=LONG)
 
 
 def test_a_guard_that_is_waited_for_briefly() -> None:

@@ -19,6 +19,8 @@ import pyarrow as pa
 _RARELY, _SELDOM = (100_000, 500, 20), (2_000_000, 500, 20)
 _LOCK = threading.Lock()
 _inside = _inside_seldom = 0
+_passing = 0
+_passed = False
 _modules = 0
 _MANY_MODULES = 50
 _little = False
@@ -118,6 +120,33 @@ def leave_out_modules() -> None:
     _modules = len(sys.modules)
     gc.collect()
     gc.freeze()
+
+
+@contextmanager
+def passed_over() -> Iterator[None]:
+    """Within this block searches, in all threads, pass over what was there when it began. A search through all holds up every thread: 0.1 s with the compiler's
+    library in memory.
+
+    What is garbage already is collected first. What is in a cycle, and is garbage from then on, is freed after the last such block. Where the user has switched
+    searches off, or has them pass over something (gc.freeze), that stays.
+    """
+    global _passing, _passed
+    first = not _passing and gc.isenabled() and not gc.get_freeze_count()
+    if first:
+        gc.collect()
+    with _LOCK:
+        if first and not _passed:
+            gc.freeze()
+            _passed = True
+        _passing += 1
+    try:
+        yield
+    finally:
+        with _LOCK:
+            _passing -= 1
+            if _passing == 0 and _passed:
+                gc.unfreeze()
+                _passed = False
 
 
 def _set_threshold() -> None:

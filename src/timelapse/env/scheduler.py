@@ -28,7 +28,8 @@ def give_way() -> None:
 
     It has its share of the cores as before, in longer turns. Else a thread that has just begun its turn keeps it until Linux looks again, at the next tick of its
     clock (4 ms at 250 Hz), whoever wakes up meanwhile. From Linux 6.12 on, who asks for longer turns than another mostly gives way to it at once: beside three busy
-    threads on two cores 1.0 instead of 1.7 to 2.3 wake-ups in a hundred waited for more than 0.2 ms. Less priority (nice) would do more, and cost the share.
+    threads on two cores 1.0 instead of 1.7 to 2.3 wake-ups in a hundred waited for more than 0.2 ms. Less priority (nice) would cost the share, and who
+    waits for what such a thread holds would wait several times as long beside other work.
     Where a system has none of this, or somebody has set another policy, all stays as it is.
     """
     if sys.platform != "linux" or os.sched_getscheduler(0) != os.SCHED_OTHER:

@@ -12,6 +12,7 @@ from functools import partial
 from typing import Any
 
 from timelapse.display import many
+from timelapse.env.garbage import passed_over
 from timelapse.env.scheduler import give_way
 from timelapse.errors import StorageError, TimelapseError
 from timelapse.log.types import EventType
@@ -160,7 +161,8 @@ class Loop:
         try:
             self._open()
             give_way()  # after it: those whom senders and a standby wait for have threads of their own by now
-            self._go()
+            with passed_over():
+                self._go()
         except Stopped:
             self._end("stopped")
         except BaseException as error:

@@ -69,7 +69,12 @@ class Server:
             time.sleep(0.01)
 
     def _serve(self) -> None:
-        asyncio.run(self._server.serve([self._at.socket]))
+        asyncio.run(self._answer())
+
+    async def _answer(self) -> None:
+        # What hands requests to threads is loaded with the first of these, and all requests would wait for that.
+        await run_in_threadpool(int)
+        await self._server.serve([self._at.socket])
 
     def close(self) -> None:
         """Answer what was asked, and end."""

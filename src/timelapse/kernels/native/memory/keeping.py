@@ -18,7 +18,7 @@ import numpy.typing as npt
 from timelapse.kernels.native.machine.jit import primitive
 from timelapse.kernels.native.memory.hashtable import HashTable
 from timelapse.kernels.native.memory.layout import COPIED
-from timelapse.kernels.native.memory.primitives import row_of
+from timelapse.kernels.native.memory.primitives import locate, row_of
 
 Ints = npt.NDArray[np.int64]
 ROW = 2
@@ -160,7 +160,16 @@ class Kept:
         """What rows hold now is what they held. Copies are forgotten only before the next write, which takes longer than readers should wait."""
         if not self.on:
             self.on, self.rows = True, np.zeros((_FIRST, self._words), np.int64)
+            self._compile()
         self._as_now = True
+
+    def _compile(self) -> None:
+        """Have all compiled, or loaded, that is called under a guard while others wait for it: a second at the first read, and longer where another thread is
+        compiling. There are no copies yet, so nothing is done."""
+        copy_of(self.rows, 0, 0)
+        for number, table in enumerate(self.tables):
+            locate(table.slots, table.mask, np.zeros((1, table.width), np.int64), table.width)
+            self._follow(number, table.slots)()
 
     def _forget(self) -> None:
         if self._as_now:
