@@ -15,7 +15,7 @@ from tests.quarantine.test_rewinding import Entangled, Looking, Mark, Move, Out,
 from timelapse.analysis import analyse, final_pass
 from timelapse.kernels.choose import SWITCH
 from timelapse.kernels.lowered import lowered_pass
-from timelapse.kernels.native import rewinding, together
+from timelapse.kernels.native import foresight, rewinding, together
 from timelapse.run.reference import run_serial
 from timelapse.run.takeout import GoesBack
 
@@ -279,8 +279,10 @@ def found(monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, bool]]:
 @pytest.mark.parametrize("program", [Pairs, Queued, Entangled, Ticking, Looking, Decided, Large])
 @pytest.mark.parametrize(("people", "names"), [(300, "abécdefghijkl"), (12, "aé")])
 def test_the_same_as_the_reference(
-    program: type[tl.Program], people: int, names: str, found: list[tuple[int, bool]], tmp_path: Path
-) -> None:
+    program: type[tl.Program], people: int, names: str, found: list[tuple[int, bool]], tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
+    monkeypatch.setattr(foresight, "foresees", lambda decider: False)
     late = 0
     for seed in range(deep(2)):
         events = log_of(random.Random(seed), 300, people, names)
@@ -363,6 +365,7 @@ def test_what_follows_from_events_is_found_in_one_pass(
     program: type[tl.Program], listings: int, found: list[tuple[int, bool]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """But for sums that may leave int64."""
+    monkeypatch.setattr(foresight, "foresees", lambda decider: False)
     passes: list[int] = []
     go = together._Listing.go
 

@@ -33,6 +33,7 @@ from timelapse.errors import HandlerError
 from timelapse.kernels.base import Abandoned, PassResult
 from timelapse.kernels.budget import Spent
 from timelapse.kernels.choose import SliceKernel, is_compiled_alone
+from timelapse.kernels.foreseen import Foreseen, NotForeseen
 from timelapse.kernels.iterate.recording import Recording, read, write
 from timelapse.kernels.iterate.repair import RepairKernel, guess, specs_of
 from timelapse.kernels.kernel import Kernel
@@ -218,10 +219,11 @@ def _exact(job: Job, task: Task) -> Starts:
 
 def _run_slices(
     job: Job, task: Task, index: int, starts: Starts, report: Report, keep: Keep,
-    kernel_of: Callable[[Mapping[str, Start]], Kernel] | None = None, *, given_up: bool = False,
+    kernel_of: Callable[[Mapping[str, Start]], Kernel] | None = None, *, given_up: bool = False, foresees: bool = True,
     written: Callable[[], None] = lambda: None,
 ) -> TaskResult:  # fmt: skip
-    """Run a pass over the task's slices, one after the other. `given_up`: it could not do so compiled.
+    """Run a pass over the task's slices, one after the other. `given_up`: it could not do so compiled. `foresees`: events that fail
+    later may be left out before that.
 
     `written` returns when all that `keep` was given is in its files.
     """
@@ -235,6 +237,7 @@ def _run_slices(
             keep,
             kernel_of,
             given_up=given_up,
+            foresees=foresees,
             written=written,
             opened=opened,
         )
@@ -242,8 +245,8 @@ def _run_slices(
 
 def _over_slices(
     job: Job, task: Task, index: int, starts: Starts, report: Report, keep: Keep,
-    kernel_of: Callable[[Mapping[str, Start]], Kernel] | None, *, given_up: bool, written: Callable[[], None],
-    opened: ExitStack,
+    kernel_of: Callable[[Mapping[str, Start]], Kernel] | None, *, given_up: bool, foresees: bool,
+    written: Callable[[], None], opened: ExitStack,
 ) -> TaskResult:  # fmt: skip
     """The same. Kernels that it opens are closed by then, or with `opened`."""
     work = job.passes[index]
@@ -270,6 +273,8 @@ def _over_slices(
     # What compiled passes keep of most windows begins with the log, and nobody is told of it.
     asked = job.resumable and bool(job.passes[-1].logs)
     alone = task.kind == "final_chain" and task.first == 0 and not asked
+    from_start = task.kind == "final_chain" and task.first == 0 and not job.given
+    foreseen = Foreseen(job.end_of(job.slices - 1)) if foresees and from_start else None
 
     def begin(known: Mapping[str, Start], before: Before | None) -> Kernel:
         kernel = made(known, before)
@@ -289,7 +294,7 @@ def _over_slices(
             ahead=task.ahead,
             quarantine=job.quarantine, workers=task.threads if final else 1,
             before=before, rows=task.kind != "final_chain" or asked, folder=job.rows_folder, alone=alone, given_up=given_up,
-            share=share, gone=gone,
+            share=share, gone=gone, foreseen=foreseen,
             companions=job.aside.companions if final and job.aside is not None else (),
         )  # fmt: skip
 
@@ -356,7 +361,10 @@ def _over_slices(
                 if joined is not None:
                     joined.discard()
                 if spec.times:
-                    return _run_slices(job, task, index, starts, report, keep, given_up=True, written=written)
+                    foresaw = isinstance(why, NotForeseen)
+                    return _run_slices(
+                        job, task, index, starts, report, keep, given_up=not foresaw, foresees=False, written=written
+                    )  # fmt: skip
                 plain = replace(job, passes=(*job.passes[:-1], replace(work, by_key=None)))
                 again = _run_slices(plain, task, index, starts, report, keep, written=written)
                 again.abandoned, again.abandoned_is_bug = why.reason, why.is_bug

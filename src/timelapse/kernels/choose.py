@@ -15,6 +15,7 @@ from timelapse.kernels import budget
 from timelapse.kernels.base import PassResult, Tick
 from timelapse.kernels.clock import Clock
 from timelapse.kernels.companions import Companion
+from timelapse.kernels.foreseen import Foreseen
 from timelapse.kernels.former import Former, Guard
 from timelapse.kernels.lowered import kept_whole, lowered_pass, refused, viewed
 from timelapse.kernels.python.flat.kernel import FlatKernel
@@ -80,7 +81,8 @@ class SliceKernel:
     budget (budget.py), and `run` raises Spent where one spends it.
 
     `quarantine`: an event at which a handler raises is undone and listed, and the next one follows; at most so many. Where
-    steps are taken at other times, of the whole log from its first event on; `gone` then has the events taken out.
+    steps are taken at other times, of the whole log from its first event on; `gone` then has the events taken out, and `foreseen`
+    those that are left out before they fail (None: none are).
 
     Of states that are looked back on, `before` gives the rows of earlier slices (None: there are none), `rows` says whether
     those of each slice are asked for, and `folder` where they may wait. `alone`: it is the whole program from the log's
@@ -107,7 +109,8 @@ class SliceKernel:
         quarantine: int | None = None, workers: int = 1, before: Before | None = None, rows: bool = True,
         folder: Path | None = None, alone: bool = True, given_up: bool = False,
         asked: Collection[str] | None = None, share: int = 0,
-        companions: Sequence[Companion] = (), gone: set[int] | None = None, open: bool = False,  # noqa: A002
+        companions: Sequence[Companion] = (), gone: set[int] | None = None, foreseen: Foreseen | None = None,
+        open: bool = False,  # noqa: A002
     ) -> None:  # fmt: skip
         share = max(events, share)
         looks_back, whole = viewed(work), kept_whole(program, work)
@@ -148,7 +151,7 @@ class SliceKernel:
             self._texts = Interned(unit.texts)
             self._native = NativeKernel(
                 program, work, unit, starts, final=final, prefetch=prefetch, events=events, memory=memory,
-                ahead=ahead, quarantine=quarantine, gone=gone, asked=asked, before=before if looks_back else None, interned=self._texts,
+                ahead=ahead, quarantine=quarantine, gone=gone, foreseen=foreseen, asked=asked, before=before if looks_back else None, interned=self._texts,
                 logged=[n for n in work.logs if rows and not whole and (final or n in work.targets)],
             )  # fmt: skip
             self._native.open, self._native.guard = open, self.guard

@@ -116,6 +116,10 @@ class GoesBack:
     @property
     def how(self) -> str:
         """In words."""
+        from timelapse.kernels.native.foresight import foresees
+
+        if foresees(self._unit):
+            return "compiled, before their own steps: it follows from each event alone whether it fails"
         return "compiled, " + (f"one after the other: {self.apart}" if self.apart else "many at a time")
 
     @property

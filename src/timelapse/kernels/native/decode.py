@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -54,6 +54,33 @@ class Batch:
         return len(self.kinds)
 
 
+class _Tables(dict[str, pa.Table]):
+    """Some rows of a chunk's tables, for the few steps that run as Python."""
+
+    def __init__(self, chunk: Chunk, rows: dict[str, Array]) -> None:
+        super().__init__()
+        self._chunk, self._rows = chunk, rows
+
+    def __missing__(self, name: str) -> pa.Table:
+        found = self[name] = self._chunk.tables[name].take(pa.array(self._rows[name]))
+        return found
+
+
+def part_of(unit: Unit, batch: Batch, keep: npt.NDArray[np.bool_]) -> Batch:
+    """Some of a batch's steps."""
+    kept = [np.flatnonzero(keep[batch.kinds == kind]) for kind in range(len(unit.events))]
+    of = [kind for kind in range(len(unit.events)) for _ in range(2)] + [c.event for c in unit.columns]
+    arrays = [
+        array[kept[kind]] if len(array) else array for kind, array in zip(of, batch.arrays, strict=True)
+    ]
+    for array in arrays:
+        array.setflags(write=False)
+    rows = {unit.table_of(kind): own for kind, own in enumerate(kept)}
+    chunk = batch.chunk._replace(tables=_Tables(batch.chunk, rows))
+    when = None if batch.when is None else batch.when[keep]
+    return replace(batch, kinds=batch.kinds[keep], arrays=arrays, chunk=chunk, when=when)
+
+
 class Decoder:
     """Makes a unit's batches."""
 
@@ -89,7 +116,7 @@ class Decoder:
             if table is None:
                 arrays.append(_empty(column.kind))
             elif column.computed is None:
-                arrays.append(self._values(table, column))
+                arrays.append(self.values(table, column))
             else:
                 which = (column.event, column.computed)
                 if which not in done:
@@ -115,7 +142,8 @@ class Decoder:
             return flags
         return self._plain(entries.values, column)
 
-    def _values(self, table: pa.Table, column: Column) -> Array:
+    def values(self, table: pa.Table, column: Column) -> Array:
+        """A column that nothing has to be computed for."""
         array = whole_array(table.column(column.field))
         if column.part == "valid":
             return _column(array.is_valid(), "bool")

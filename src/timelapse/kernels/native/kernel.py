@@ -14,6 +14,7 @@ from timelapse.analysis.result import PassProgram
 from timelapse.kernels import budget
 from timelapse.kernels.base import Abandoned, PassResult, Tick, no_tick
 from timelapse.kernels.clock import Clock
+from timelapse.kernels.foreseen import Foreseen
 from timelapse.kernels.former import Former
 from timelapse.kernels.native.build import compiled
 from timelapse.kernels.native.decode import Batch, Decoder
@@ -69,7 +70,7 @@ class NativeKernel:
     function goes on with the next one. `left` counts them. `asked`: a slice's result is what it did to
     these states, no more (None: all of it). `before`: the rows of earlier slices, of states that are looked back on;
     `logged`: those of which the rows of each slice are asked for. Both only of what is added up, and of sets. `gone`: the
-    events taken out of the log before, and here.
+    events taken out of the log before, and here. `foreseen`: events that fail later are left out where that is known before.
     """
 
     def __init__(
@@ -77,7 +78,7 @@ class NativeKernel:
         prefetch: bool = False, events: int = 0, memory: int | None = None, ahead: bool = False,
         quarantine: int | None = None, interned: Interned | None = None, share: tuple[int, int] = (0, 1),
         asked: Collection[str] | None = None, before: Before | None = None, logged: Collection[str] = (),
-        gone: set[int] | None = None,
+        gone: set[int] | None = None, foreseen: Foreseen | None = None,
     ) -> None:  # fmt: skip
         loops.install()
         self._program, self._work, self._unit, self._final = program, work, unit, final
@@ -105,6 +106,7 @@ class NativeKernel:
         self._growth = [Growth(events, table.rows) for table in self._hashes]
         self._outputs, self._tick_room = Outputs(unit), TickRoom(unit, self._members.values())
         self._taken = TakenOut(unit, self._gone)
+        self._taken.foresee(program, work, self.decoder, self._interned, foreseen, quarantine)
         self._fallback: Fallback | None = None
         self._ticks: Ticks | None = None
         self.credit, self._written = Credit(), Written()
@@ -129,7 +131,7 @@ class NativeKernel:
         """Process one slice of a program that is called at other times than those of the log's events too."""
         result = self.run(self._begun(source), tick, source.event)
         if self._final and source.is_last and result.failure is None:
-            ahead = calls_ahead(self._program, self._spec.handlers, source, self._gone)
+            ahead = calls_ahead(self._program, self._spec.handlers, source, self._taken.all)
             result.pending = dict(sorted(ahead.items()))
         return result
 
@@ -152,7 +154,7 @@ class NativeKernel:
                     beside.begin()
                 for batch in batches:
                     with clock.phase("kernel"):
-                        self.feed(batch, tick, shown)
+                        self.feed(self._taken.left_of(batch), tick, shown)
                         if beside is not None:
                             beside.take(batch.chunk, self._outputs.take_reads())
             if beside is not None:
@@ -323,6 +325,7 @@ class NativeKernel:
         if self._fallback is not None:
             found = [*self._fallback.python.collected.quarantined, *result.quarantined]
             result.quarantined = sorted(found, key=lambda row: row[2])
+        result.quarantined = self._taken.with_left_out(result.quarantined)
 
     def _put_out(self, result: PassResult) -> None:
         result.outputs = self._outputs.tables(self._interned)
@@ -430,7 +433,7 @@ class NativeKernel:
     def _may_take(self) -> int:
         """How many more events may be taken out of the slice."""
         python = 0 if self._fallback is None else len(self._fallback.python.collected.quarantined)
-        return max(0, (self._quarantine or 0) - self._outputs.raised - python)
+        return max(0, (self._quarantine or 0) - self._outputs.raised - python - self._taken.left_out)
 
     def _time(self, batch: Batch, at: int, position: Ints) -> int:
         """The time from which an event looks back."""

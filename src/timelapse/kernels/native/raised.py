@@ -18,10 +18,15 @@ _CONVERSIONS: dict[int, Callable[[object], str]] = {ord("s"): str, ord("r"): rep
 
 def raised_rows(unit: Unit, rows: npt.NDArray[np.int64], interned: Interned) -> list[Quarantined]:
     """`rows` as the function put them out: see `REFUSED`."""
-    found: list[Quarantined] = []
+    found, texts = list[Quarantined](), dict[tuple[int, ...], str]()
     for ts, seq, _, number, _, *words in rows.tolist():
         place = unit.raising[-1 - number]
-        text = place.text if place.error is None else _text(place, iter(words), interned)
+        text = place.text
+        if place.error is not None:
+            told = (number, *words[: place.words])
+            if told not in texts:
+                texts[told] = _text(place, iter(words), interned)
+            text = texts[told]
         found.append((ts, Phase.LOG_EVENT, seq, place.event, place.handler, text, place.file, place.line))
     return found
 

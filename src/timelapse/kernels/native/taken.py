@@ -6,8 +6,15 @@ from typing import Any
 
 import numpy as np
 
+from timelapse.analysis.result import PassProgram
 from timelapse.ids import INT64_MIN
+from timelapse.kernels.foreseen import Foreseen
+from timelapse.kernels.native.decode import Batch, Decoder
+from timelapse.kernels.native.foresight import Foresight
+from timelapse.kernels.native.memory.strings import Interned
 from timelapse.kernels.native.unit import LATE, TAKES, Unit
+from timelapse.model.failure import Quarantined
+from timelapse.model.program import Program
 
 
 class TakenOut:
@@ -23,6 +30,36 @@ class TakenOut:
         self._takes = np.zeros(TAKES + len(unit.later), np.int64)
         self._seqs = np.zeros(1, np.int64)
         self._known = 0
+        self._foresight: Foresight | None = None
+
+    def foresee(
+        self, program: Program, work: PassProgram, decoder: Decoder, interned: Interned, foreseen: Foreseen | None,
+        most: int | None,
+    ) -> None:  # fmt: skip
+        """Leave events out that fail later, where that is known before and asked for. `most`: so many may be taken out of the log."""
+        if foreseen is not None and most is not None:
+            self._foresight = Foresight.of(program, work, self._unit, decoder, interned, foreseen, most)
+
+    def left_of(self, batch: Batch) -> Batch:
+        """A batch without events of which it is known that they fail later. Raises NotForeseen."""
+        return batch if self._foresight is None else self._foresight.without(batch)
+
+    @property
+    def left_out(self) -> int:
+        """How many events were."""
+        return 0 if self._foresight is None else self._foresight.count
+
+    @property
+    def all(self) -> set[int]:
+        """All events that are taken out, by seq."""
+        return self._gone if self._foresight is None else self._gone | self._foresight.gone
+
+    def with_left_out(self, rows: list[Quarantined]) -> list[Quarantined]:
+        """Rows of events that were taken out, and of those left out since this was last asked. Raises NotForeseen."""
+        if self._foresight is None:
+            return rows
+        self._foresight.check(len(rows))
+        return sorted([*self._foresight.take(), *rows], key=lambda row: row[2])
 
     def arguments(self, events: int, most: int) -> list[Any]:
         """What the compiled function takes for so many events, of which it may take out `most`."""

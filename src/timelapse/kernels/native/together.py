@@ -15,21 +15,21 @@ What has failed at once on the way stays out, as it does where the log begins ag
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-import pyarrow as pa
 
 from timelapse.analysis.result import PassProgram
 from timelapse.env.machine import memory_alone
 from timelapse.kernels.base import Abandoned
-from timelapse.kernels.native.decode import Batch, Decoder
+from timelapse.kernels.native.columnwise import computed
+from timelapse.kernels.native.decode import Batch, Decoder, part_of
+from timelapse.kernels.native.foresight import MOST_ADDED
 from timelapse.kernels.native.kernel import PIECE, Ints, NativeKernel, Shown
 from timelapse.kernels.native.later import with_later, with_ticks
 from timelapse.kernels.native.leaving import Failed, TooOften
-from timelapse.kernels.native.lowering.values import number_of
 from timelapse.kernels.native.memory import blocks
 from timelapse.kernels.native.memory.spreading import AT_ONCE, LATE, needed, number, number_again, spread
 from timelapse.kernels.native.memory.strings import Interned
@@ -37,7 +37,6 @@ from timelapse.kernels.native.raised import raised_rows
 from timelapse.kernels.native.unit import Touch, Unit
 from timelapse.kernels.source import Source
 from timelapse.log.reader import Chunk
-from timelapse.model.decimals import as_word
 from timelapse.model.failure import Quarantined, quarantined_row
 from timelapse.model.program import Program, params_of
 
@@ -53,8 +52,6 @@ _STEP, _FAILURE, _AGAIN = 5e-7, 1e-3, 1e-7
 _MOST_TIES = 32
 """So often it is found out which events belong to groups."""
 _MIX = np.uint64(0x9E3779B97F4A7C15)
-_MOST_ADDED = 2.0**62
-"""So much may be added to a table, and no sum leaves int64."""
 _ANY = 1 << 40
 """So many events may fail."""
 
@@ -155,18 +152,6 @@ class _Listing(NativeKernel):
         super()._as_python(batch, at, position, shown)
 
 
-class _Tables(dict[str, pa.Table]):
-    """Some rows of a chunk's tables, for the few steps that run as Python."""
-
-    def __init__(self, chunk: Chunk, rows: dict[str, Ints]) -> None:
-        super().__init__()
-        self._chunk, self._rows = chunk, rows
-
-    def __missing__(self, name: str) -> pa.Table:
-        found = self[name] = self._chunk.tables[name].take(pa.array(self._rows[name]))
-        return found
-
-
 @dataclass(frozen=True)
 class _Steps:
     """Steps of the log: their batches, and of each its kind, its seq, the number of its event, and the numbers of the rows that it can touch
@@ -187,7 +172,7 @@ class _Steps:
             own = keep[begin : begin + batch.events]
             begin += batch.events
             if own.any():
-                batches.append(batch if own.all() else _part(unit, batch, own))
+                batches.append(batch if own.all() else part_of(unit, batch, own))
         events, event_count = _numbered_again(self.events.reshape(-1, 1), keep, self.event_count)
         cells, cell_count = _numbered_again(self.cells, keep, self.cell_count)
         return _Steps(
@@ -278,12 +263,12 @@ class Together:
             return False
         added = dict[int, float]()
         for batch in self._batches:
-            for adds in self._unit.decided:
-                for add in adds:
+            for decision in self._unit.decided:
+                for add in decision.adds:
                     values = np.abs(self._computed(batch, add)[0].astype(np.float64))
                     most = float(np.sum(values)) if values.ndim else float(values) * batch.events
                     added[add.table] = added.get(add.table, 0.0) + most
-        return all(total < _MOST_ADDED for total in added.values())
+        return all(total < MOST_ADDED for total in added.values())
 
     def _find_at_once(self, tick: Callable[[int, int], None]) -> bool:
         """Take out each event that fails, for its first failure. False where some ran as Python: nothing is known of these."""
@@ -353,10 +338,9 @@ class Together:
 
     def _computed(self, batch: Batch, touch: Touch) -> list[npt.NDArray[Any]]:
         """The words of a touch, for each event of its kind, or one for all."""
-        columns = {name: batch.arrays[number] for name, number in touch.columns.items()}
-        names, found = _Names(columns, self._params), list[npt.NDArray[Any]]()
+        columns, found = {n: batch.arrays[at] for n, at in touch.columns.items()}, list[npt.NDArray[Any]]()
         for word in touch.key:
-            found.append(np.asarray(eval(word, {"np": np}, names)))  # noqa: S307 (the compiler's own code)
+            found.append(computed(word, columns, self._params))
             if found[-1].dtype.kind not in "iub":
                 raise NotTogether("a key is no whole number")
         return found
@@ -391,24 +375,6 @@ class Together:
         needed(*own, tied, parents, failed, np.zeros(steps.cell_count, np.bool_), wanted)
         self._steps = steps.only(unit, wanted & ~out[steps.events])
         return int(np.count_nonzero(certain[places] & is_late))
-
-
-class _Names(dict[str, Any]):
-    """What the words of keys are written with: columns, parameters, numbers."""
-
-    def __init__(self, columns: dict[str, Any], params: dict[str, Any]) -> None:
-        super().__init__(columns)
-        self._given = params
-
-    def __missing__(self, name: str) -> Any:
-        number = number_of(name)
-        if number is not None:
-            return np.int64(number)
-        if name == "ONE":
-            return np.uint64(1)
-        if name.startswith("p_"):
-            return as_word(self._given[name[2:]])
-        raise KeyError(name)
 
 
 class _Numbering:
@@ -451,18 +417,3 @@ def _numbered_events(unit: Unit, kinds: npt.NDArray[np.int8], seqs: Ints) -> tup
     more = len(kinds) - len(logged)
     found[is_tick] = count + np.arange(more)
     return found, count + more
-
-
-def _part(unit: Unit, batch: Batch, keep: Bools) -> Batch:
-    """Some of a batch's steps."""
-    kept = [np.flatnonzero(keep[batch.kinds == kind]) for kind in range(len(unit.events))]
-    of = [kind for kind in range(len(unit.events)) for _ in range(2)] + [c.event for c in unit.columns]
-    arrays = [
-        array[kept[kind]] if len(array) else array for kind, array in zip(of, batch.arrays, strict=True)
-    ]
-    for array in arrays:
-        array.setflags(write=False)
-    rows = {unit.table_of(kind): own for kind, own in enumerate(kept)}
-    chunk = batch.chunk._replace(tables=_Tables(batch.chunk, rows))
-    when = None if batch.when is None else batch.when[keep]
-    return replace(batch, kinds=batch.kinds[keep], arrays=arrays, chunk=chunk, when=when)

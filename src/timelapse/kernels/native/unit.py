@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from timelapse.kernels.native.computed import Computed
 from timelapse.kernels.native.memory.layout import Layout, gathered_bytes, row_bytes
@@ -13,6 +13,9 @@ from timelapse.kinds.base import StateSpec
 from timelapse.model.decimals import as_word
 from timelapse.model.events import Event, Record
 from timelapse.model.types import OptionalType
+
+if TYPE_CHECKING:
+    from timelapse.kernels.native.lowering.decided import Decision
 
 
 @dataclass(frozen=True)
@@ -156,9 +159,8 @@ class Unit:
     """The events that are ticks of compiled handlers, by their number."""
     touches: tuple[tuple[Touch, ...], ...] | str = "nobody asked"
     """By event which rows it can look up at most (lowering/touches.py); or why that is not known."""
-    decided: tuple[tuple[Touch, ...], ...] | str = "nobody asked"
-    """Where it follows from each event alone whether its steps fail, what they add to tables of which sums must not leave int64; else why it does
-    not follow (lowering/decided.py)."""
+    decided: tuple[Decision, ...] | str = "nobody asked"
+    """By event what decides whether its steps fail, where it follows from each event alone; else why it does not follow (lowering/decided.py)."""
     lists: int = 0
     """How many words a row of what handlers list takes (listing.py); 0: they list nothing."""
     sends: int = 0

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Collection, Iterable, Iterator, Sequence
+from dataclasses import replace
 from typing import NamedTuple
 
 from timelapse.kernels.native.lowering.form import (
@@ -24,17 +25,18 @@ from timelapse.kernels.native.lowering.form import (
     Room,
     Save,
     names_in,
+    names_used,
     parsed,
 )
 from timelapse.kernels.native.lowering.lookahead import Env
-from timelapse.kernels.native.lowering.touches import AsArrays, Keys, Unknown, is_numbered
+from timelapse.kernels.native.lowering.touches import AsArrays, Keys, Unknown, is_numbered, numbered
 from timelapse.kernels.native.lowering.values import number_of
 from timelapse.kernels.native.unit import Touch
 
 
-def decided(bodies: Sequence[Sequence[Node]], told: Collection[str]) -> tuple[tuple[Touch, ...], ...] | str:
-    """By event type what its code adds to the tables of which sums are asked whether they leave int64; or why a step may fail for what states
-    hold. `told`: the variables with words of errors' texts. The columns are to be numbered (touches.py)."""
+def decided(bodies: Sequence[Sequence[Node]], told: Collection[str]) -> tuple[Decision, ...] | str:
+    """By event type what decides whether its steps fail; or why they may fail for what states hold. `told`: the variables with words of
+    errors' texts. The columns are to be numbered (touches.py)."""
     finders = [_Events(event, told) for event in range(len(bodies))]
     try:
         for finder, body in zip(finders, bodies, strict=True):
@@ -44,7 +46,68 @@ def decided(bodies: Sequence[Sequence[Node]], told: Collection[str]) -> tuple[tu
     summed = set[int]().union(*(finder.summed for finder in finders))
     if summed & set[int]().union(*(finder.others for finder in finders)):
         return "a sum may leave int64"
-    return tuple(tuple(a for a in finder.added if a.table in summed) for finder in finders)
+    return tuple(
+        Decision(
+            tuple(a for a in finder.added if a.table in summed),
+            _deciding(body, set(), told, finder.impossible)[0],
+        )
+        for finder, body in zip(finders, bodies, strict=True)
+    )
+
+
+def numbered_decisions(
+    found: tuple[Decision, ...] | str, used: Sequence[int], events: int
+) -> tuple[Decision, ...] | str:
+    """The same with the places of columns. `used`: the columns that there are, by their old numbers."""
+    if isinstance(found, str):
+        return found
+    adds = numbered(tuple(decision.adds for decision in found), used, events)
+    assert not isinstance(adds, str)
+    places = {f"col{number}": at for at, number in enumerate(used)}
+    return tuple(
+        decision._replace(
+            adds=own, columns={n: places[n] for n in sorted(names_used(decision.code)) if n in places}
+        )
+        for decision, own in zip(found, adds, strict=True)
+    )
+
+
+def _deciding(
+    body: Sequence[Node], wanted: set[str], told: Collection[str], impossible: Collection[int]
+) -> tuple[list[Node], set[str]]:
+    """What is left of statements if only that is kept which decides whether and how they leave the event, and the values of `wanted` variables
+    behind them; and of which variables it takes the values before them."""
+    kept = list[Node]()
+    for node in reversed(body):
+        match node:
+            case Assign(target=name, code=code, op=op) if node.assigned:
+                if name in wanted:
+                    kept.append(replace(node))
+                    wanted = (wanted if op != "=" else wanted - {name}) | names_in(code)
+            case If() if id(node) not in impossible:
+                a, before = _deciding(node.body, wanted, told, impossible)
+                b, otherwise = _deciding(node.orelse or [], wanted, told, impossible)
+                if a or b:
+                    kept.append(If(node.test, a, b))
+                    wanted = before | otherwise | names_in(node.test)
+            case Break():
+                kept, wanted = [replace(node)], {"rejected", "handler", *told}
+            case Leave() | Return():
+                kept, wanted = [replace(node)], set[str]()
+    kept.reverse()
+    return kept, wanted
+
+
+class Decision(NamedTuple):
+    """What decides whether the steps of an event type fail.
+
+    `adds`: what is added to tables of which it is asked whether sums leave int64. `code`: that part of the type's code that leads to where it
+    leaves a step, as if no sum left int64. `columns`: the numbers of the columns that it reads, by their names there.
+    """
+
+    adds: tuple[Touch, ...]
+    code: list[Node]
+    columns: dict[str, int] = {}
 
 
 class _Undecided(Exception):
@@ -91,6 +154,8 @@ class _Events:
         self._row, self._told = f"q{event}", told
         self._columns = Keys(self._row)
         self.added, self.summed, self.others = list[Touch](), set[int](), set[int]()
+        self.impossible = set[int]()
+        """The branches that are taken where a sum leaves int64, by identity."""
 
     def block(self, body: Iterable[Node], known: _Known, *, is_sure: bool) -> _Known | None:
         """What is known after statements; None where they never end. `is_sure`: whether they are reached follows from the event. Raises _Undecided."""
@@ -119,6 +184,7 @@ class _Events:
                     self._do(parsed(code), known)
                 case If():
                     if self._never_holds(node, known):
+                        self.impossible.add(id(node))
                         continue
                     sure = is_sure and self._follows(node.test, known)
                     a = self.block(node.body, known.copy(), is_sure=sure)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from timelapse.kernels.native.lowering.decided import numbered_decisions
 from timelapse.kernels.native.lowering.form import (
     Assign,
     Continue,
@@ -65,9 +66,8 @@ def source_of(unit: Unit, steps: Sequence[Node], heads: Sequence[list[Node]]) ->
     body = _function(unit, steps, heads)
     with_names(body)
     used = _used_columns(unit, body)
-    unit.touches, unit.decided = (
-        numbered(found, used, len(unit.events)) for found in (unit.touches, unit.decided)
-    )
+    unit.touches = numbered(unit.touches, used, len(unit.events))
+    unit.decided = numbered_decisions(unit.decided, used, len(unit.events))
     given = arguments(unit, used)
     lines = [f"def run({', '.join(name for name, _ in given)}):", *printed(body, 1), ""]
     numbers = {n for name in names_used(body) if (n := number_of(name)) is not None}

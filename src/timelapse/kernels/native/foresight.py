@@ -1,0 +1,221 @@
+"""Leaving events out of the log before their own steps, where it follows from them alone that they fail later.
+
+A call of an `after=` handler that fails takes its event out of the log, with all that stems from it. Where it follows from each event
+alone whether its steps fail, the same events fail whichever others are there (lowering/decided.py). Then that is computed for all
+events of a batch when they are read, over columns, and those that fail are left out of it, as their calls are later: the replay is one
+without them from the start. What fails in its own step is left to that step.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from timelapse.analysis.result import PassProgram
+from timelapse.kernels.foreseen import Foreseen, NotForeseen
+from timelapse.kernels.lowered import lowered_pass, refused
+from timelapse.kernels.native.columnwise import Columnwise, Left, Unknown, computed
+from timelapse.kernels.native.decode import Batch, Decoder, part_of
+from timelapse.kernels.native.memory.strings import Interned
+from timelapse.kernels.native.raised import raised_rows
+from timelapse.kernels.native.unit import Column, Unit
+from timelapse.model.failure import Quarantined
+from timelapse.model.program import Program, params_of
+
+Array = npt.NDArray[Any]
+Bools = npt.NDArray[np.bool_]
+MOST_ADDED = 2.0**62
+"""So much may be added to a table, and no sum leaves int64."""
+
+
+def foresees(decider: Unit) -> bool:
+    """Whether it can be told of events, before their own steps, that they fail later. `decider`: the pass, which finds what fails later."""
+    decided, head = decider.decided, 2 * len(decider.events)
+    if isinstance(decided, str) or decider.left or decider.ticks:
+        return False
+    if any(decided[n].code for n in decider.ticking) or not any(decided[n].code for n in decider.later):
+        return False
+    numbers = {n for decision in decided for n in decision.columns.values()}
+    added = (n for decision in decided for add in decision.adds for n in add.columns.values())
+    columns = [decider.columns[n] for n in numbers | {n - head for n in added if n >= head}]
+    # What Python computes of each event would be computed twice.
+    return all(column.computed is None and column.part in ("", "valid") for column in columns)
+
+
+class Foresight:
+    """Tells of one pass's batches which events fail later. `most`: so many may be taken out of the log."""
+
+    def __init__(
+        self, program: Program, unit: Unit, decider: Unit, decoder: Decoder, interned: Interned, foreseen: Foreseen, most: int
+    ) -> None:  # fmt: skip
+        self._unit, self._decider, self._decoder, self._interned = unit, decider, decoder, interned
+        self._foreseen, self._most, self._params = foreseen, most, params_of(program)
+        self._rows: list[Quarantined] = []
+        lags = {number: later.lag for number, later in unit.later.items()}
+        self._kinds: dict[str, list[int]] = {}
+        """By event type: its own steps if there are any, then its calls, in the order in which they come."""
+        for number in sorted(range(len(unit.events)), key=lambda n: (lags.get(n, -1), n)):
+            if number not in unit.ticking:
+                self._kinds.setdefault(unit.events[number].__name__, []).append(number)
+        self._lags = lags
+
+    @classmethod
+    def of(
+        cls, program: Program, work: PassProgram, unit: Unit, decoder: Decoder, interned: Interned, foreseen: Foreseen, most: int
+    ) -> Foresight | None:  # fmt: skip
+        """None where that is not known."""
+        if not unit.later:
+            return None
+        try:
+            decider = lowered_pass(
+                program, replace(work, takes_out=True, keeps=True, finds_late=True), final=True
+            )
+        except refused():
+            return None
+        named = [[each.table_of(n) for n in range(len(each.events))] for each in (decider, unit)]
+        same = decider.later == unit.later and decider.texts == unit.texts and named[0] == named[1]
+        if not same or not foresees(decider):
+            return None
+        return cls(program, unit, decider, decoder, interned, foreseen, most)
+
+    @property
+    def count(self) -> int:
+        """How many events were left out."""
+        return self._foreseen.count
+
+    @property
+    def gone(self) -> set[int]:
+        return self._foreseen.seqs
+
+    def take(self) -> list[Quarantined]:
+        """The events that were left out since this was last asked."""
+        rows, self._rows = self._rows, []
+        return rows
+
+    def check(self, others: int) -> None:
+        """So many `others` were taken out too. Raises NotForeseen where these are too many."""
+        if self.count and self.count + others > self._most:
+            raise NotForeseen("too many events fail")
+
+    def without(self, batch: Batch) -> Batch:
+        """A batch without the events that fail later. Each is told of once. Raises NotForeseen."""
+        foreseen, out = self._foreseen, dict[int, Array]()
+        if foreseen.is_off:
+            return batch
+        try:
+            with np.errstate(all="ignore"):
+                self._add_up(batch)
+                for name, kinds in self._kinds.items():
+                    out.update(self._of_type(batch, name, kinds))
+            self.check(0)
+        except Unknown as why:
+            if foreseen.count:
+                raise NotForeseen(str(why)) from None
+            foreseen.is_off = True
+            return batch
+        if not out:
+            return batch
+        keep: Bools = np.ones(batch.events, np.bool_)
+        for kind, places in out.items():
+            keep[np.flatnonzero(batch.kinds == kind)[places]] = False
+        return part_of(self._unit, batch, keep)
+
+    def _of_type(self, batch: Batch, name: str, kinds: list[int]) -> Iterator[tuple[int, Array]]:
+        """By kind which rows of an event type are left out."""
+        first, *following = kinds
+        places = self._failing(batch, first, kinds)
+        seqs: Array = batch.arrays[2 * first + 1]
+        out = self._foreseen.out
+        if len(places):
+            known = out.get(name)
+            out[name] = seqs[places] if known is None else np.concatenate([known, seqs[places]])
+            yield first, places
+        known = out.get(name)
+        for kind in following if known is not None else ():
+            seqs = batch.arrays[2 * kind + 1]
+            if not len(seqs):
+                continue
+            assert known is not None
+            own = known[np.searchsorted(known, seqs[0]) : np.searchsorted(known, seqs[-1], side="right")]
+            at = np.searchsorted(seqs, own)
+            at = at[seqs[at] == own]
+            if len(at):
+                yield kind, at
+
+    def _failing(self, batch: Batch, first: int, kinds: list[int]) -> Array:
+        """Which rows of a kind fail later, as rising places. Raises Unknown."""
+        count = len(batch.arrays[2 * first])
+        fails: Bools = np.zeros(count, np.bool_)
+        if not count:
+            return np.flatnonzero(fails)
+        decided = self._decider.decided
+        assert not isinstance(decided, str)
+        left_alone: Bools = np.zeros(count, np.bool_)
+        for kind in kinds:
+            decision, times = decided[kind], self._times(batch, first, kind)
+            begun: Bools = np.ones(count, np.bool_)
+            if kind in self._lags:
+                begun = times <= self._foreseen.end if self._foreseen.end is not None else ~begun
+            if not decision.code:
+                continue
+            names = {
+                name: self._column(batch, first, self._decider.columns[n])
+                for name, n in decision.columns.items()
+            }
+            names |= {f"ts{kind}": times, f"seq{kind}": batch.arrays[2 * first + 1]}
+            for left in Columnwise(names, self._params).leaving(decision.code, begun & ~left_alone):
+                if left.handler < 0:
+                    left_alone |= left.where
+                    if kind in self._lags:
+                        fails |= left.where
+                        self._tell(batch, first, kind, times, left)
+        return np.flatnonzero(fails)
+
+    def _tell(self, batch: Batch, first: int, kind: int, times: Array, left: Left) -> None:
+        """Events are left out."""
+        at = np.flatnonzero(left.where)
+        place = self._decider.raising[-1 - left.handler]
+        words = [left.word(n, at) for n in range(place.words)]
+        same = [np.full(len(at), n) for n in (kind, left.handler, 1)]
+        rows = np.column_stack([times[at], batch.arrays[2 * first + 1][at], *same, *words])
+        self._rows += raised_rows(self._decider, rows, self._interned)
+
+    def _add_up(self, batch: Batch) -> None:
+        """Note what the events of a batch add, or will. Raises Unknown where that is too much."""
+        decided, added = self._decider.decided, self._foreseen.added
+        assert not isinstance(decided, str)
+        firsts = {kind: kinds[0] for kinds in self._kinds.values() for kind in kinds}
+        for kind, decision in enumerate(decided):
+            first = firsts.get(kind, kind)
+            count = len(batch.arrays[2 * first])
+            for add in decision.adds if count else ():
+                names = {name: self._at(batch, first, kind, number) for name, number in add.columns.items()}
+                values = np.abs(computed(add.key[0], names, self._params).astype(np.float64))
+                most = float(np.sum(values)) if values.ndim else float(values) * count
+                added[add.table] = added.get(add.table, 0.0) + most
+        if any(total >= MOST_ADDED for total in added.values()):
+            raise Unknown("a sum may leave int64")
+
+    def _at(self, batch: Batch, first: int, kind: int, number: int) -> Array:
+        """The array that has a number in the decider's batches, for rows of the first kind of a type."""
+        head = 2 * len(self._unit.events)
+        if number >= head:
+            return self._column(batch, first, self._decider.columns[number - head])
+        return batch.arrays[2 * first + 1] if number % 2 else self._times(batch, first, kind)
+
+    def _times(self, batch: Batch, first: int, kind: int) -> Array:
+        """The times of a kind's steps, for rows of the first kind of its type."""
+        more = self._lags.get(kind, 0) - self._lags.get(first, 0)
+        found: Array = batch.arrays[2 * first]
+        return found + more if more else found
+
+    def _column(self, batch: Batch, first: int, column: Column) -> Array:
+        own = replace(column, event=first)
+        if own in self._unit.columns:
+            found: Array = batch.arrays[2 * len(self._unit.events) + self._unit.columns.index(own)]
+            return found
+        return self._decoder.values(batch.chunk.tables[self._unit.table_of(first)], own)
