@@ -35,6 +35,8 @@ class TaskSeen:
     """Rows that it says its slices change, over all states."""
     ended: float
     """When its result came, in seconds since the first was waited for."""
+    cpu: float = 0.0
+    """Processor seconds of a merge in the driver."""
 
     @property
     def began(self) -> float:
@@ -143,11 +145,7 @@ def costs_of(runs: Sequence[RunSeen], stages: int, states: int, cores: int, crow
             rows = made.rows(run.before(t.last + 1)) / states
             merges.append(own / rows if rows else 0.0)
     single = statistics.median(run.seconds - sum(t.inside for t in run.tasks) for run in alone)
-    merged = {
-        id(run): sum(own for t, own in zip(run.tasks, work[id(run)], strict=True) if t.kind == "merge")
-        for run in runs
-    }
-    known = _least([(run, run.cpu - merged[id(run)]) for run in runs if run.cpu is not None])
+    known = _least([(run, run.cpu - sum(t.cpu for t in run.tasks)) for run in runs if run.cpu is not None])
     driver = max(0.0, _line(*zip(*known, strict=True))[1] - task) if known else 0.0
     return replace(
         made,

@@ -113,7 +113,7 @@ def test_who_starts_with_it(placed: Archive) -> None:
     theirs = {DRIVER: "-Dx=1", "spark.executor.extraJavaOptions": "-Dy=2"}
     settings = spark_session._settings(own, "local-cluster[2,1,1024]", theirs)
     assert settings[DRIVER] == f"{placed.options} -Dx=1"
-    assert settings[EXECUTOR] == placed.options
+    assert settings[EXECUTOR] == f"{placed.options} {spark_session._SELDOM_OPTIMIZED}"
     assert settings["spark.executor.extraJavaOptions"] == "-Dy=2"
     assert (
         "log4j2" in spark_session._settings(own, "local", {"spark.driver.extraJavaOptions": "-Dx=1"})[DRIVER]
@@ -221,5 +221,6 @@ def test_javas_second_compiler_waits_longer_and_options_of_the_users_come_last()
     flags = {words[1]: words[3] for line in said.splitlines() if len(words := line.split()) > 3}
     assert flags["Tier4InvocationThreshold"] == "50000"
     assert flags["Tier4BackEdgeThreshold"] == "400000"
+    assert spark_session._settings(own, "spark://far:7077", {})[EXECUTOR] == spark_session._SELDOM_OPTIMIZED
     theirs = {"spark.driver.extraJavaOptions": "-XX:Tier4InvocationThreshold=5000"}
     assert spark_session._settings(own, "local[2]", theirs).items() >= theirs.items()
