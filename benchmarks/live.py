@@ -5,8 +5,8 @@
     python -m benchmarks.live --backlog 10000000
     python -m benchmarks.live --backlog 3000000 --program Scored --ways kernel,slices,auto --spark 'local[2]'
 
-The generator is a thread that sends ready-made tables (`tl.Push`); its share of the processor is told. Rows of the last
-time sent wait for the next ones, so latency includes the pause between two sends (`--pause`).
+The generator is a thread that sends ready-made tables (`tl.Push`), from when the run takes rows on; its share of the processor is told, and how many rows a second it has sent, each time
+once those before were durable. Rows of the last time sent wait for the next ones, so latency includes the pause between two sends (`--pause`).
 
 `--reads`: so many keys a second are read beside it, by `Live.get` and over HTTP; a read's time counts from when it was due, and in `begun_p99_ms` from when its reader had a core and began it. `floor`: what the same client
 gets from a server in another process that does nothing else. `--apart`: also over HTTP from `timelapse serve` in a process of its own, and how old its answers are.
@@ -130,10 +130,13 @@ def measure(args: argparse.Namespace, folder: Path) -> dict[str, Any]:
 
     run.follow(follow)
     thread = threading.Thread(target=generate)
-    began = time.perf_counter()
     readers = (
         Readers(run, args.keys, args.reads, apart=args.apart) if args.reads else contextlib.nullcontext()
     )
+    # What it compiles is no load, and rows that are due meanwhile would come at once.
+    while run.health.state == "starting":
+        time.sleep(0.01)
+    began = time.perf_counter()
     thread.start()
     run.until(lambda epoch: epoch.end_seq > 0, 60)
     own = time.process_time()
@@ -159,7 +162,8 @@ def measure(args: argparse.Namespace, folder: Path) -> dict[str, Any]:
     same = run.parity() if args.parity else None
     assert same is None or same.same, same
     return {
-        "program": args.program, "rate": args.rate, "trigger": args.trigger, "rows_per_second": round(count / took), **found,
+        "program": args.program, "rate": args.rate, "trigger": args.trigger, "rows_per_second": round(count / took),
+        "sent_per_second": round(sum(rows for _, _, rows in sent[1:]) / (sent[-1][0] - sent[0][0])), **found,
         "epochs": len(commits), "generator_share": round(busy / took, 3), "compiled": run.compiled,
         "parity": None if same is None else same.same, "checkpoints": run.health.checkpoints, "processor_seconds": round(own, 2),
         "waiting_rows": statistics.median(waiting),

@@ -29,22 +29,23 @@ import numpy as np
 
 
 def paced(rate: float, read: Callable[[], None], stop: threading.Event) -> list[tuple[float, float]]:
-    """So many reads a second, each at its time; one that takes longer delays the next, and those behind are made up for.
+    """So many reads a second, each at a random moment of its share of the time: else all ways would ask at the same moments, and always as long after rows were
+    sent. One that takes longer delays the next, and those behind are made up for.
 
     The seconds from when each was due: a reader that waits does not hide how long. Beside them those from when it was begun: the rest is what the
     reader's own process waited for a core.
     """
     found: list[tuple[float, float]] = []
-    begin = time.perf_counter()
+    begin, chance = time.perf_counter(), random.Random(threading.get_native_id())
     while not stop.is_set():
-        due = begin + len(found) / rate
+        due = begin + (len(found) + chance.random()) / rate
         left = due - time.perf_counter()
         if left > 0:
             time.sleep(left)
         sent = time.perf_counter()
         read()
         end = time.perf_counter()
-        found.append((end - max(due, begin), end - sent))
+        found.append((end - due, end - sent))
     return found
 
 
