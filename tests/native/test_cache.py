@@ -22,7 +22,7 @@ from timelapse.analysis import analyse, final_pass
 from timelapse.errors import UsageError
 from timelapse.kernels import choose
 from timelapse.kernels.native import build
-from timelapse.kernels.native.machine import jit, store, version
+from timelapse.kernels.native.machine import jit, objects, store, version
 from timelapse.kernels.native.machine.check import kernel_cache
 from timelapse.kernels.native.unit import Unit
 
@@ -537,3 +537,87 @@ def test_what_passes_call_besides_is_compiled_before_them(
     assert "'final': 'compiled'" in ran
     assert "'compiled'" not in ran.split("}")[1]
     assert "'loaded'" in ran
+
+
+CALLING = """SIGNATURE = (INTS, TABLE, TABLE, uint64, int64)
+
+
+def run(spare, slots, base, i, width):
+    return take(spare, slots, base, i, width) + {}
+"""
+CALLER = """
+import json, sys
+import numpy as np
+from timelapse.kernels.native import build
+from timelapse.kernels.native.machine import jit
+from timelapse.kernels.native.unit import Unit
+spare, slots, base = np.zeros(4, np.int64), np.ones((4, 4), np.int64), np.zeros((4, 4), np.int64)
+answers = [int(build.compiled(Unit(source=s))(spare, slots, base, np.uint64(1), 1)) for s in sys.argv[1:]]
+print(json.dumps([answers, {k: v for k, v in jit.COUNTS.items() if v}]))
+"""
+
+
+def copied(head: dict[str, Any]) -> list[str]:
+    """The functions that a pass has for itself of those that it calls."""
+    return [name for name in head["symbols"] if name.startswith("_ZN9timelapse")]
+
+
+def parts(cache: Path, source: str) -> list[Path]:
+    """The entries that hold what a pass calls."""
+    payload = store.read(entry(Unit(source=source), cache).stem)
+    assert payload is not None
+    head, _, _ = objects._taken_apart(payload)
+    assert not copied(head)
+    return [cache / f"{part}.kernel" for part in head["parts"]]
+
+
+def test_passes_call_kept_functions_where_they_are(cache: Path) -> None:
+    """They do not hold a copy each, and a process that loads a pass loads what it calls."""
+    source, other = CALLING.format(1), CALLING.format(2)
+    (answer,), first = result(child(source, code=CALLER))
+    assert first["compiled"] > 1
+    (part,) = parts(cache, source)
+    assert part.is_file()
+    assert result(child(source, code=CALLER)) == [[answer], {"loaded": 1}]
+    assert result(child(source, other, code=CALLER)) == [[answer, answer + 1], {"loaded": 2, "compiled": 1}]
+    assert parts(cache, other) == [part]
+
+
+@pytest.mark.parametrize("how", ["gone", "damaged", "anew"])
+def test_a_pass_whose_parts_are_not_there_is_compiled_again(cache: Path, how: str) -> None:
+    """Evicted, damaged, or compiled again since, by a process that named it otherwise."""
+    source = CALLING.format(1)
+    (answer,), _ = result(child(source, code=CALLER))
+    (part,) = parts(cache, source)
+    if how == "anew":
+        kept = store.read(part.stem)
+        assert kept is not None
+        store.write(part.stem, kept.replace(b"4take", b"4tkae"))
+    elif how == "damaged":
+        part.write_bytes(part.read_bytes()[:-1])
+    else:
+        part.unlink()
+    found, counted = result(child(source, code=CALLER))
+    assert found == [answer]
+    assert counted["compiled"] >= 1
+    assert counted["damaged"] >= 1
+    found, counted = result(child(source, code=CALLER))
+    assert found == [answer]
+    assert counted == {"loaded": 1}
+
+
+def test_a_pass_holds_what_is_not_kept(cache: Path) -> None:
+    """A part that this process has, and the folder does not: another process could not load it."""
+    source = CALLING.format(3)
+    cleared = CALLER.replace(
+        "answers =",
+        f"from timelapse.kernels.native.machine import store\n"
+        f"build.compiled(Unit(source={CALLING.format(4)!r}))\nstore.clear()\nanswers =",
+    )
+    (answer,), _ = result(child(source, code=cleared))
+    payload = store.read(entry(Unit(source=source), cache).stem)
+    assert payload is not None
+    head, _, _ = objects._taken_apart(payload)
+    assert head["parts"] == []
+    assert copied(head)
+    assert result(child(source, code=CALLER)) == [[answer], {"loaded": 1}]

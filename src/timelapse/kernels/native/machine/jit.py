@@ -15,7 +15,7 @@ from typing import Any
 import numba as nb
 
 from timelapse.kernels.native.machine import store
-from timelapse.kernels.native.machine.objects import NotKept, from_bytes, to_bytes
+from timelapse.kernels.native.machine.objects import PARTS, NotKept, from_bytes, symbols_of, to_bytes
 from timelapse.kernels.native.machine.pipeline import Pipeline
 from timelapse.kernels.native.machine.version import compiler_version
 
@@ -72,7 +72,7 @@ class OnDisk:
         payload = store.read(name)
         if payload is not None:
             try:
-                found = from_bytes(payload, sig, target_context)
+                found = from_bytes(name, payload, sig, target_context, store.read)
             except Exception:  # whole, and still not what this Numba understands
                 COUNTS["damaged"] += 1
                 store.remove(name)
@@ -86,6 +86,8 @@ class OnDisk:
         name = self._name(sig)
         try:
             kept = store.write(name, to_bytes(data, linked=self._linked))
+            if kept and self._linked:
+                PARTS.add(name, data, symbols_of(data.library))
         except NotKept:
             kept = False
         finally:

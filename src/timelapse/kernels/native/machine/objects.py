@@ -9,8 +9,8 @@ exceptions that it may raise, in a form of Numba's own.)
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
-from typing import Any
+from collections.abc import Callable, Iterable
+from typing import Any, TypeAlias
 
 import llvmlite.binding as llvm
 import numba.core.types
@@ -23,12 +23,44 @@ from numba.core.runtime import rtsys
 from numba.core.typing import signature
 
 types: Any = numba.core.types
+Read: TypeAlias = Callable[[str], bytes | None]
+"""What is kept under a name, or None."""
 _HEAD = 8
 """Bytes that hold the length of the description."""
 
 
 class NotKept(Exception):
     """This function cannot be described."""
+
+
+class Parts:
+    """Kept functions whose code is in place in this process, by the names that they define: passes call them there."""
+
+    def __init__(self) -> None:
+        self._entries: dict[str, str] = {}
+        self._held: list[Any] = []
+
+    def add(self, entry: str, held: Any, symbols: Iterable[str]) -> None:
+        """An entry's code is in place and defines these names. It stays: `held` is what would take it away."""
+        self._held.append(held)
+        for symbol in symbols:
+            self._entries.setdefault(symbol, entry)
+
+    def entry_of(self, symbol: str) -> str | None:
+        """The entry that defines this name, if any does."""
+        return self._entries.get(symbol)
+
+    def load(self, entry: str, target: Any, read: Read) -> None:
+        """Have an entry's code in place. Raises ValueError where it is not kept any more."""
+        payload = read(entry)
+        if payload is None:
+            raise ValueError(f"{entry} is gone")
+        head, code, _ = _taken_apart(payload)
+        if _missing(head["symbols"], target):
+            self.add(entry, _in_place(head, code, b"", target, read), head["symbols"])
+
+
+PARTS = Parts()
 
 
 def to_bytes(made: Any, *, linked: bool) -> bytes:
@@ -43,6 +75,7 @@ def to_bytes(made: Any, *, linked: bool) -> bytes:
     if not all(e.can_cache() for e in environments):
         raise NotKept(f"{described.qualname} belongs to no module")
     name, _, (code, bitcode) = library.serialize_using_object_code()
+    needs = sorted(_names(library._final_module, defined=False))
     head = {
         "library": name,
         "module": described.modname,
@@ -58,8 +91,9 @@ def to_bytes(made: Any, *, linked: bool) -> bytes:
             [e.env_name, e.globals.get("__name__", ""), [_constant(c, described.qualname) for c in e.consts]]
             for e in environments
         ],
-        "symbols": sorted(_names(library._final_module, defined=True)),
-        "needs": sorted(_names(library._final_module, defined=False)),
+        "symbols": symbols_of(library),
+        "needs": needs,
+        "parts": sorted({part for n in needs if (part := PARTS.entry_of(n)) is not None}),
         "code": len(code),
     }
     text = json.dumps(head, sort_keys=True).encode()
@@ -67,15 +101,13 @@ def to_bytes(made: Any, *, linked: bool) -> bytes:
     return b"".join(parts)
 
 
-def from_bytes(payload: bytes, sig: Any, target: Any) -> Any:
-    """The CompileResult, for the signature that it was compiled for. Raises where the bytes are something else."""
-    size = int.from_bytes(payload[:_HEAD], "little")
-    head = json.loads(payload[_HEAD : _HEAD + size])
-    at = _HEAD + size + int(head["code"])
-    code, bitcode = payload[_HEAD + size : at], payload[at:]
-    if len(code) != head["code"]:
-        raise ValueError("the object code is cut off")
-    _provide(head["needs"], target)
+def from_bytes(entry: str, payload: bytes, sig: Any, target: Any, read: Read) -> Any:
+    """The CompileResult, for the signature that it was compiled for. Raises where the bytes are something else, or
+    what it calls is not kept any more."""
+    head, code, bitcode = _taken_apart(payload)
+    library, environments = _in_place(head, code, bitcode, target, read)
+    if bitcode:
+        PARTS.add(entry, (library, environments), head["symbols"])
     arguments, _ = sigutils.normalize_signature(sig)
     result = _type(head["result"])
     described = PythonFunctionDescriptor(
@@ -83,32 +115,63 @@ def from_bytes(payload: bytes, sig: Any, target: Any) -> Any:
         mangler=lambda *_, **__: head["mangled"], argtypes=tuple(arguments), inline=head["inline"],
         noalias=head["noalias"], env_name=head["environment"],
     )  # fmt: skip
-    library = _library(target.codegen(), head, code, bitcode)
-    environments = [
-        _rebuild_env(module, [np.dtype(c) for c in constants], name)
-        for name, module, constants in head["environments"]
-    ]
-    entry = target.get_executable(library, described, environments[0])
-    for environment in environments[1:]:
-        library.codegen.set_env(environment.env_name, environment)
+    called = target.get_executable(library, described, environments[0])
     return CompileResult(
         target_context=target, typing_context=target.typing_context, library=library, environment=environments[0],
-        entry_point=entry, fndesc=described, type_annotation="", signature=signature(result, *arguments),
+        entry_point=called, fndesc=described, type_annotation="", signature=signature(result, *arguments),
         objectmode=False, lifted=(), typing_error=None, call_helper=None, metadata=None, reload_init=[],
         referenced_envs=environments[1:],
     )  # fmt: skip
 
 
+def _taken_apart(payload: bytes) -> tuple[dict[str, Any], bytes, bytes]:
+    """The description, the object code, the bitcode. Raises ValueError where the bytes are something else."""
+    size = int.from_bytes(payload[:_HEAD], "little")
+    head = json.loads(payload[_HEAD : _HEAD + size])
+    at = _HEAD + size + int(head["code"])
+    code, bitcode = payload[_HEAD + size : at], payload[at:]
+    if len(code) != head["code"]:
+        raise ValueError("the object code is cut off")
+    return head, code, bitcode
+
+
+def _in_place(
+    head: dict[str, Any], code: bytes, bitcode: bytes, target: Any, read: Read
+) -> tuple[Any, list[Any]]:
+    """Put object code where it can be called, after what it calls. Its library, and its environments."""
+    if _missing(head["needs"], target):
+        for part in head["parts"]:
+            PARTS.load(part, target, read)
+    _provide(head["needs"], target)
+    library = _library(target.codegen(), head, code, bitcode)
+    environments = [
+        _rebuild_env(module, [np.dtype(c) for c in constants], name)
+        for name, module, constants in head["environments"]
+    ]
+    for environment in environments:
+        library.codegen.set_env(environment.env_name, environment)
+    return library, environments
+
+
 def _provide(names: Iterable[str], target: Any) -> None:
-    """Have what object code calls by name in place.
+    """Have what object code calls by name in place. Raises ValueError for a function of this project's that is not.
 
     Numba first loads all that it can compile (its refresh of a target). That takes longer than the rest of loading
     machine code, and most of this needs Numba's run-time alone.
     """
     rtsys.initialize(target)
-    engine = target.codegen()._engine
-    if not all(llvm.address_of_symbol(n) or engine.is_symbol_defined(n) for n in names):
+    missing = _missing(names, target)
+    if missing:
         target.refresh()
+    for name in missing:
+        if name.startswith("_ZN9timelapse"):  # it was compiled anew since, under another name
+            raise ValueError(f"{name} is gone")
+
+
+def _missing(names: Iterable[str], target: Any) -> list[str]:
+    """Those that nothing in this process defines."""
+    engine = target.codegen()._engine
+    return [n for n in names if not (llvm.address_of_symbol(n) or engine.is_symbol_defined(n))]
 
 
 def _library(codegen: Any, head: dict[str, Any], code: bytes, bitcode: bytes) -> Any:
@@ -120,6 +183,16 @@ def _library(codegen: Any, head: dict[str, Any], code: bytes, bitcode: bytes) ->
     library._finalize_final_module()
     codegen._engine._defined_symbols.update(head["symbols"])
     return library
+
+
+def symbols_of(library: Any) -> list[str]:
+    """The names that a function's code defines, where this process has compiled it."""
+    return sorted(_names(library._final_module, defined=True))
+
+
+def symbols_in(payload: bytes | None) -> frozenset[str]:
+    """The names that a kept function's code defines; none where it is not kept."""
+    return frozenset() if payload is None else frozenset(_taken_apart(payload)[0]["symbols"])
 
 
 def _names(module: Any, *, defined: bool) -> Iterable[str]:

@@ -20,6 +20,10 @@ from numba.core.codegen import JITCodeLibrary
 from numba.core.compiler import Compiler, CompilerBase
 from numba.core.compiler_machinery import AnalysisPass, PassManager, register_pass
 
+from timelapse.kernels.native.machine import store
+from timelapse.kernels.native.machine.instructions import Instructions
+from timelapse.kernels.native.machine.objects import PARTS, symbols_in
+
 untyped: Any = untyped_passes
 
 
@@ -27,6 +31,8 @@ class Library(JITCodeLibrary):  # type: ignore[misc, unused-ignore]
     """A function's code. It is optimised once: with all that it calls, not alone before that."""
 
     counts_references = False
+    shares = False
+    """Whether what it calls, where that is not inlined, is called where it is: kept functions are not written out again."""
 
     def _optimize_functions(self, ll_module: Any) -> None:
         ll_module.data_layout = self._codegen._data_layout
@@ -36,8 +42,22 @@ class Library(JITCodeLibrary):  # type: ignore[misc, unused-ignore]
         if self.counts_references:
             super()._optimize_final_module()
         else:
+            if self.shares:
+                self._share()
             manager, builder = self._codegen._module_pass_manager()
             manager.run(self._final_module, builder)
+
+    def _share(self) -> None:
+        """Nothing is emitted for a kept function: calls that are not inlined go to its own code (`objects.Parts`)."""
+        kept: dict[str, frozenset[str]] = {}
+        for function in self._final_module.functions:
+            entry = PARTS.entry_of(function.name)
+            if entry is None or function.is_declaration:
+                continue
+            if entry not in kept:
+                kept[entry] = symbols_in(store.read(entry))
+            if function.name in kept[entry]:
+                function.linkage = "available_externally"
 
 
 @register_pass(mutates_CFG=False, analysis_only=True)
@@ -134,6 +154,7 @@ class Pipeline(CompilerBase):  # type: ignore[misc, unused-ignore]
         state.library = Library(state.targetctx.codegen(), state.func_id.func_qualname)
         state.library.enable_object_caching()
         state.library.counts_references = state.flags.nrt
+        state.library.shares = not self.several
         state.typingctx = _Resolved(state.typingctx)
         manager = PassManager("timelapse")
         add = manager.add_pass
@@ -149,7 +170,7 @@ class Pipeline(CompilerBase):  # type: ignore[misc, unused-ignore]
             add(NumbersKeepTheirKind, "numbers keep their kind")
         if state.flags.nrt:
             add(typed.IRLegalization, "ensure IR is legal prior to lowering")
-        add(typed.NativeLowering, "native lowering")
+        add(Instructions, "native lowering")
         add(typed.NoPythonBackend, "nopython mode backend")
         manager.finalize()
         return [manager]

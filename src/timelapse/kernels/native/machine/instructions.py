@@ -1,0 +1,108 @@
+"""The instructions that Numba makes of a function, where fewer do the same: less for it to write down, and for LLVM to read and take away.
+
+An element of a table or column is read and written by an address: Numba first copies what it knows of the array, once for each
+element. And Python's way in is a loop (`calling.py`).
+
+This reaches into Numba. With versions that it was not tried with Numba makes all instructions, for the same results.
+"""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+import numba
+import numba.core.types
+from llvmlite import ir
+from numba.core import cgutils
+from numba.core.compiler_machinery import register_pass
+from numba.core.lowering import Lower
+from numba.core.typed_passes import NativeLowering
+
+from timelapse.kernels.native.machine.calling import Wrapper, is_unpacked
+
+types: Any = numba.core.types
+_TRIED = ("0.68.",)
+"""How versions of Numba begin that it was tried with."""
+_WORD = ir.IntType(64)
+_DATA, _SHAPE = 4, 5
+"""In Numba's description of an array: where its elements are, and its shape."""
+
+
+@register_pass(mutates_CFG=True, analysis_only=False)
+class Instructions(NativeLowering):  # type: ignore[misc, unused-ignore]
+    """Numba's lowering, or ours."""
+
+    _name = "timelapse_native_lowering"
+
+    @property
+    def lowering_class(self) -> Any:
+        return _Lower if numba.__version__.startswith(_TRIED) and sys.maxsize > 2**32 else Lower
+
+
+class _Lower(Lower):  # type: ignore[misc, unused-ignore]
+    """Numba's, which writes less for elements of arrays and for what Python calls."""
+
+    def create_cpython_wrapper(self, release_gil: bool = False) -> None:
+        context, described = self.context, self.fndesc
+        if self.genlower or context.enable_nrt or not all(map(is_unpacked, described.argtypes)):
+            super().create_cpython_wrapper(release_gil)
+            return
+        module = context.create_module("wrapper")
+        kind = context.call_conv.get_function_type(described.restype, described.argtypes)
+        called = ir.Function(module, kind, described.llvm_func_name)
+        Wrapper(context, module, called, described, self.env, self.call_helper, release_gil).build()
+        self.library.add_ir_module(module)
+
+    def lower_getitem(self, resty: Any, expr: Any, value: Any, index: Any, signature: Any) -> Any:
+        place = self._place(value, index, signature)
+        if place is None:
+            return super().lower_getitem(resty, expr, value, index, signature)
+        found = self.context.unpack_value(self.builder, signature.args[0].dtype, place)
+        return self.context.cast(self.builder, found, signature.return_type, resty)
+
+    def lower_setitem(self, target_var: Any, index_var: Any, value_var: Any, signature: Any) -> Any:
+        place = self._place(target_var, index_var, signature)
+        if place is None:
+            return super().lower_setitem(target_var, index_var, value_var, signature)
+        array, _, given = signature.args
+        value = self.context.cast(
+            self.builder, self.loadvar(value_var.name), self.typeof(value_var.name), given
+        )
+        value = self.context.cast(self.builder, value, given, array.dtype)
+        self.context.pack_value(self.builder, array.dtype, value, place)
+        return self.context.get_dummy_value()
+
+    def _place(self, array: Any, index: Any, signature: Any) -> Any:
+        """Where an element of an array is; None for what is not an element of a table or a column."""
+        context, builder, kind = self.context, self.builder, signature.args[0]
+        taken = signature.args[1]
+        kinds = taken.types if isinstance(taken, types.BaseTuple) else (taken,)
+        if (
+            not isinstance(kind, types.Array) or self.typeof(array.name) != kind or kind.layout != "C"
+            or not kind.aligned            or kind.ndim != len(kinds) or context.enable_boundscheck
+            or not all(isinstance(k, types.Integer) for k in kinds)
+        ):  # fmt: skip
+            return None
+        described = self.loadvar(array.name)
+        found = context.cast(builder, self.loadvar(index.name), self.typeof(index.name), taken)
+        words = [found] if taken is kinds[0] else cgutils.unpack_tuple(builder, found)
+        given = self.typeof(index.name)
+        written = given.types if isinstance(given, types.BaseTuple) else (given,)
+        place = None
+        for d, (word, k, w) in enumerate(zip(words, kinds, written, strict=True)):
+            size = builder.extract_value(described, (_SHAPE, d))
+            if isinstance(w, types.IntegerLiteral) and w.literal_value >= 0:
+                at = _WORD(w.literal_value)
+            else:
+                at = self._counted(word, k, size)
+            place = at if place is None else builder.add(builder.mul(place, size), at)
+        return builder.gep(builder.extract_value(described, _DATA), [place])
+
+    def _counted(self, index: Any, kind: Any, size: Any) -> Any:
+        """An index from the beginning: one below zero counts from the end."""
+        context, builder = self.context, self.builder
+        if not kind.signed:
+            return context.cast(builder, index, kind, types.uintp)
+        at = context.cast(builder, index, kind, types.intp)
+        return builder.select(builder.icmp_signed("<", at, _WORD(0)), builder.add(at, size), at)
