@@ -178,7 +178,7 @@ def test_what_makes_a_candidate_ready_is_none_of_its_processor_time(
         did.append("make" if "file" in body else "ready" if "ready" in body else "run")
         return plain_ask(self, body)
 
-    def cpu(self: Process) -> float | None:
+    def cpu(self: Process) -> tuple[float, float] | None:
         did.append("cpu")
         return plain_cpu(self)
 
