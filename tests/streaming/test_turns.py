@@ -54,7 +54,8 @@ def test_what_somebody_else_has_set_stays() -> None:
 def test_a_live_run(tmp_path: Path) -> None:
     push = tl.Push()
     with tl.live(Adding, {Put: push}, tmp_path, **FAST) as run:
-        push.send([Put(who=1, size=1, ts=1)])
+        # The second says that there is no more of the first one's time.
+        push.send([Put(who=1, size=1, ts=ts) for ts in (1, 2)])
         run.until(lambda epoch: epoch.end_seq > 0, LONG)
         assert sys.getswitchinterval() == TURN
         assert gc.get_freeze_count()

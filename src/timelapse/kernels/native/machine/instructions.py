@@ -80,7 +80,7 @@ class _Lower(Lower):  # type: ignore[misc, unused-ignore]
         kinds = taken.types if isinstance(taken, types.BaseTuple) else (taken,)
         if (
             not isinstance(kind, types.Array) or self.typeof(array.name) != kind or kind.layout != "C"
-            or not kind.aligned            or kind.ndim != len(kinds) or context.enable_boundscheck
+            or not kind.aligned or kind.ndim != len(kinds) or context.enable_boundscheck
             or not all(isinstance(k, types.Integer) for k in kinds)
         ):  # fmt: skip
             return None
