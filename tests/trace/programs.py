@@ -23,6 +23,16 @@ class Spam(tl.Record, key="message"):
     sender: int
 
 
+class Edge(tl.Event):
+    a: int
+    b: int
+
+
+class Label(tl.Event):
+    node: int
+    label: int
+
+
 def pair(a: int, b: int) -> tuple[int, int]:
     return (a, b) if a < b else (b, a)
 

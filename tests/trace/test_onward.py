@@ -8,8 +8,9 @@ from typing import Any
 import pytest
 
 import timelapse as tl
+from tests.trace.programs import Edge
 from tests.trace.test_few import without_slices
-from tests.trace.test_thin import Edge, Spreading, _shut
+from tests.trace.test_thin import Spreading, _shut
 from timelapse.log import MemoryLog
 from timelapse.run import replay
 from timelapse.trace import focus as focus_module

@@ -16,7 +16,7 @@ import timelapse as tl
 from tests.depth import DEPTH, FULL, deep, some
 from tests.native.fuzz.emulate import emulated
 from tests.native.window_programs import windowed_log, windowed_program
-from tests.trace.programs import Antispam, Friendship, Message
+from tests.trace.programs import Antispam, Edge, Friendship, Label, Message
 from tests.trace.test_event import messages
 from tests.trace.test_few import without_slices
 from tests.trace.test_whole import told
@@ -228,16 +228,6 @@ def test_a_long_stretch_is_not_thinned_where_most_of_it_matters() -> None:
     with pytest.raises(Unfocused, match="too many events may write all_said"):
         thin.Thinning(past, 0, 200).seqs([("all_said", ())], (), ())
     assert thin.thinned(past, 0, 200, [("said", 3)], (), {}) is None  # it is short
-
-
-class Edge(tl.Event):
-    a: int
-    b: int
-
-
-class Label(tl.Event):
-    node: int
-    label: int
 
 
 class Joined(tl.Record):

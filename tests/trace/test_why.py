@@ -13,7 +13,7 @@ import pytest
 
 import timelapse as tl
 from tests.cli.run_cli import cli
-from tests.trace.programs import Antispam, Friendship, Message, Spam
+from tests.trace.programs import Antispam, Edge, Friendship, Label, Message, Spam
 from tests.trace.test_event import STORY, messages
 from timelapse import serial, trace
 from timelapse.errors import RunError, UsageError
@@ -45,16 +45,6 @@ class Derived(tl.Program):
         self.last = m.sender  # type: ignore[assignment]
         if m.text == "bad":
             self.reject()
-
-
-class Edge(tl.Event):
-    a: int
-    b: int
-
-
-class Label(tl.Event):
-    node: int
-    label: int
 
 
 class Joined(tl.Record):

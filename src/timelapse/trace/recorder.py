@@ -109,8 +109,6 @@ class Recorder:
 
     def at(self, index: int) -> None:
         """A statement begins."""
-        if self._over:
-            return
         site = self._sites.all[index]
         self.line, self.function = site.line, site.function
 

@@ -193,7 +193,8 @@ class Tracer:
         # No handler may have begun: an event may only have handlers with after=, which come later.
         ends = [*(start for _, start in told.starts[1:]), len(told.steps)][: len(told.starts)]
         places = {h.name: h for h in self._spec.handlers}
-        known = {name: function_source(places[name].function).node is not None for name, _ in told.starts}
+        called = {name for name, _ in told.starts}
+        known = {name: function_source(places[name].function).node is not None for name in called}
         traced = [
             HandlerTrace(
                 name, places[name].place.line or 0, tuple(told.steps[start:end]), known[name],

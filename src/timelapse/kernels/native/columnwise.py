@@ -232,3 +232,9 @@ class _Names(dict[str, Any]):
 def computed(code: str, columns: Mapping[str, Any], params: Mapping[str, Any]) -> Array:
     """An expression over columns (lowering/touches.py, `AsArrays`): an array, or one value for all."""
     return np.asarray(eval(code, {"np": np}, _Names(columns, params)))  # noqa: S307 (the compiler's own code)
+
+
+def without_signs(values: Array, count: int) -> float:
+    """The sum of the sizes of values: an array, or one value for so many events."""
+    sizes = np.abs(values.astype(_FLOAT))
+    return float(np.sum(sizes)) if sizes.ndim else float(sizes) * count

@@ -18,7 +18,7 @@ import numpy.typing as npt
 from timelapse.analysis.result import PassProgram
 from timelapse.kernels.foreseen import Foreseen, NotForeseen
 from timelapse.kernels.lowered import lowered_pass, refused
-from timelapse.kernels.native.columnwise import Columnwise, Left, Unknown, computed
+from timelapse.kernels.native.columnwise import Columnwise, Left, Unknown, computed, without_signs
 from timelapse.kernels.native.decode import Batch, Decoder, part_of
 from timelapse.kernels.native.memory.strings import Interned
 from timelapse.kernels.native.raised import raised_rows
@@ -194,8 +194,7 @@ class Foresight:
             count = len(batch.arrays[2 * first])
             for add in decision.adds if count else ():
                 names = {name: self._at(batch, first, kind, number) for name, number in add.columns.items()}
-                values = np.abs(computed(add.key[0], names, self._params).astype(np.float64))
-                most = float(np.sum(values)) if values.ndim else float(values) * count
+                most = without_signs(computed(add.key[0], names, self._params), count)
                 added[add.table] = added.get(add.table, 0.0) + most
         if any(total >= MOST_ADDED for total in added.values()):
             raise Unknown("a sum may leave int64")

@@ -24,7 +24,7 @@ import numpy.typing as npt
 from timelapse.analysis.result import PassProgram
 from timelapse.env.machine import memory_alone
 from timelapse.kernels.base import Abandoned
-from timelapse.kernels.native.columnwise import computed
+from timelapse.kernels.native.columnwise import computed, without_signs
 from timelapse.kernels.native.decode import Batch, Decoder, part_of
 from timelapse.kernels.native.foresight import MOST_ADDED
 from timelapse.kernels.native.kernel import PIECE, Ints, NativeKernel, Shown
@@ -265,8 +265,7 @@ class Together:
         for batch in self._batches:
             for decision in self._unit.decided:
                 for add in decision.adds:
-                    values = np.abs(self._computed(batch, add)[0].astype(np.float64))
-                    most = float(np.sum(values)) if values.ndim else float(values) * batch.events
+                    most = without_signs(self._computed(batch, add)[0], batch.events)
                     added[add.table] = added.get(add.table, 0.0) + most
         return all(total < MOST_ADDED for total in added.values())
 
