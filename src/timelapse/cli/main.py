@@ -19,6 +19,7 @@ import typer
 from timelapse.cli.console import ANSWERING, INTERRUPTED, TROUBLE, UNREAD, console, show_error
 from timelapse.cli.interrupt import interrupted, watching_interrupts
 from timelapse.cli.quiet import before_output, watch
+from timelapse.env.spark_start import ends_with_command
 from timelapse.errors import Cancelled, TimelapseError, UsageError
 from timelapse.store.failures import no_space
 from timelapse.store.scratch import sweep
@@ -211,9 +212,11 @@ def _stopping_spark() -> Iterator[None]:
     """Stop the Spark session that the command starts: left to itself it ends with stack traces of lost executors."""
     spark, master = "timelapse.env.spark_session", "timelapse.env.master"
     others = spark in sys.modules and sys.modules[spark].existing() is not None
+    ends_with_command(not others)
     try:
         yield
     finally:
+        ends_with_command(False)
         if master in sys.modules:
             sys.modules[master].want(None)
         if spark in sys.modules and not others:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import math
 import os
+import sys
 import threading
 import time
 import uuid
@@ -31,6 +32,7 @@ from timelapse.engine.tasks import Report, execute
 from timelapse.env.garbage import collected_rarely, leave_out_modules
 from timelapse.env.spark_failures import explained
 from timelapse.env.spark_session import workers_python
+from timelapse.env.spark_start import hush
 from timelapse.errors import ReplayError
 from timelapse.model.program import spec_of
 from timelapse.tables.apply import Change
@@ -214,6 +216,10 @@ class SparkExecutor:
         self._jobs = [job for job in self._jobs if job.is_alive() or job.open()]
 
     def cancel(self) -> None:
+        if isinstance(
+            sys.exception(), KeyboardInterrupt
+        ):  # other cancellations are of single tasks: the run goes on
+            hush(self._spark)
         context = self._context()
         deadline = time.monotonic() + _CANCEL_SECONDS
         while True:

@@ -14,6 +14,7 @@ from timelapse.display import many
 from timelapse.env.jobs import Piece
 from timelapse.env.spark_failures import explained
 from timelapse.env.spark_session import workers_python
+from timelapse.env.spark_start import hush
 from timelapse.errors import TimelapseError
 
 if TYPE_CHECKING:
@@ -89,6 +90,7 @@ class SparkJobs:
         try:
             yield
         except KeyboardInterrupt:
+            hush(self._spark)
             with suppress(Exception):
                 self._spark.interruptAll() if context is None else context.cancelJobsWithTag(tag)
             raise

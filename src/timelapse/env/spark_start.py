@@ -49,6 +49,25 @@ class _Starting:
 
 
 _starting: _Starting | None = None
+_ends = False
+
+
+def ends_with_command(ends: bool) -> None:
+    """Whether a session of this process is its command's own, and ends with it."""
+    global _ends
+    _ends = ends
+
+
+def hush(spark: SparkSession) -> None:
+    """What Spark's processes on this machine still say goes nowhere, if they end with the command: a worker that is begun as its task is
+    cancelled has nobody to report to, and PySpark's daemon prints that as a traceback.
+
+    Java gives System.err's file away to /dev/null when it is closed, so that whatever holds the stream goes on.
+    """
+    if _ends:
+        with suppress(Exception):  # Spark Connect has no JVM here, or it is gone
+            jvm: Any = spark._jvm
+            jvm.java.lang.System.err.close()
 
 
 def begin(master: str | None, module: str) -> None:
