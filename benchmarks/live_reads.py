@@ -171,6 +171,9 @@ def serve() -> None:
 
 
 def main() -> None:
+    from timelapse.env.scheduler import come_soon
+
+    come_soon()
     if sys.argv[1:] == ["--serve"]:
         serve()
         return

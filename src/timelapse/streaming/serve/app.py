@@ -21,6 +21,7 @@ from starlette.websockets import WebSocket
 from uvicorn.protocols.utils import ClientDisconnected
 
 from timelapse.decoding import decoded
+from timelapse.env.scheduler import come_soon
 from timelapse.errors import SourceError, StorageError, TimelapseError, UsageError
 from timelapse.kinds.base import StateSpec
 from timelapse.model.program import spec_of
@@ -69,6 +70,7 @@ class Server:
             time.sleep(0.01)
 
     def _serve(self) -> None:
+        come_soon()
         asyncio.run(self._answer())
 
     async def _answer(self) -> None:

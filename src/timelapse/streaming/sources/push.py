@@ -21,6 +21,7 @@ import numpy as np
 import pyarrow as pa
 
 from timelapse.display import many
+from timelapse.env.scheduler import give_way
 from timelapse.errors import SourceError, StorageError, UsageError
 from timelapse.ingest.lines import Lines
 from timelapse.ingest.parse import parse_lines
@@ -213,6 +214,7 @@ class Push(LiveSource):
     # --- writing segments -----------------------------------------------------------------------------
 
     def _write_all(self) -> None:
+        give_way()  # it works for milliseconds at a time, and holds what readers wait for
         with while_not(self._hurry.is_set):
             self._write_until_closed()
         self._over.set()
