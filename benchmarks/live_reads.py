@@ -5,6 +5,8 @@ commit of the first epoch that it does not have yet (`age`).
 
 Beside them the same client asks a server in a third process that answers at once (`floor`): what of their time is the machine's, where others use it too.
 
+Clients ask for short turns of a core (env/scheduler.py): on other machines they would need none of these.
+
 As a program: reads a key of a state over one connection, says so, waits for a line of input, then reads so many a second until its input ends, and prints the seconds that each took from when it was due and from when
 it was begun, and when it was answered from which epoch.
 With `--serve` it is that server.
