@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import subprocess
 import sys
@@ -126,7 +127,8 @@ def test_what_was_measured_is_slow(request: pytest.FixtureRequest, tmp_path: Pat
     }  # fmt: skip
     read = Times.read(tmp_path / "times.json")
     assert (read.is_slow(request.node), read.of_file(request.node)) == (True, 5.9)
-    assert not Times.read(tmp_path / "none").is_slow(request.node)
+    none = Times.read(tmp_path / "none")
+    assert (none.is_slow(request.node), none.of_file(request.node)) == (False, math.inf)
 
 
 def test_time_of_processes_is_measured() -> None:

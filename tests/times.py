@@ -1,12 +1,14 @@
 """How long tests took when `make times` measured them, in `tests/times.json`: seconds of processor time, with that of ended processes.
 
 By it files that take long are run first, and tests are marked `slow`, which the inner loop leaves out. Nobody keeps it by hand.
-A test that it does not have is new, and not slow. Of a test with cases the first is measured: the inner loop runs no other.
+A test that it does not have is new, and not slow. A file that it does not have may take long, and is run before the others: one that
+began last would leave the other processes with nothing to do. Of a test with cases the first is measured: the inner loop runs no other.
 """
 
 from __future__ import annotations
 
 import json
+import math
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -31,7 +33,8 @@ class Times:
         return cls(json.loads(path.read_text()) if path.is_file() else {})
 
     def of_file(self, item: pytest.Item) -> float:
-        return self._files.get(item.location[0], {}).get("", 0.0)
+        """Infinity for a file that was not measured."""
+        return self._files.get(item.location[0], {}).get("", math.inf)
 
     def is_slow(self, item: pytest.Item) -> bool:
         return name_of(item) in self._files.get(item.location[0], {})

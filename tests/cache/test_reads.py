@@ -383,7 +383,7 @@ def test_slices_in_portions_record(
     monkeypatch.setenv(machine.MEMORY, "1")
     monkeypatch.setattr(portions, "LEAST", 7)
     with written(tmp_path / "p", program=NATIVE) as module:
-        log = tl.Log.from_events(tmp_path / "log", events(module), [module.Join, module.Say], block=64)
+        log = tl.Log.from_events(tmp_path / "log", events(module, 100), [module.Join, module.Say], block=64)
         assert three(module.Talk, log, [{}, {"limit": -4000}, {"limit": 10}], slices)[-1] == ALL
         run = tl.replay(module.Talk(limit=11), log, slices=slices, spark=False)
         assert list(run.counts) == ["Loud"]

@@ -6,6 +6,7 @@ import errno
 import json
 import os
 import pkgutil
+import shutil
 import subprocess
 import sys
 import time
@@ -571,11 +572,30 @@ def parts(cache: Path, source: str) -> list[Path]:
     return [cache / f"{part}.kernel" for part in head["parts"]]
 
 
-def test_passes_call_kept_functions_where_they_are(cache: Path) -> None:
+@pytest.fixture(scope="module")
+def called(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, int, dict[str, int]]:
+    """What a process leaves that has compiled a pass and what it calls; what that gave, and what it counted."""
+    folder = tmp_path_factory.mktemp("called")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("TIMELAPSE_CACHE", str(folder))
+        (answer,), counted = result(child(CALLING.format(1), code=CALLER))
+    return folder, answer, counted
+
+
+@pytest.fixture
+def answer(called: tuple[Path, int, dict[str, int]], cache: Path) -> int:
+    """Where it is all in this test's cache: what the pass gives."""
+    folder, given, _ = called
+    shutil.copytree(folder, cache.parent)
+    return given
+
+
+def test_passes_call_kept_functions_where_they_are(
+    cache: Path, called: tuple[Path, int, dict[str, int]], answer: int
+) -> None:
     """They do not hold a copy each, and a process that loads a pass loads what it calls."""
     source, other = CALLING.format(1), CALLING.format(2)
-    (answer,), first = result(child(source, code=CALLER))
-    assert first["compiled"] > 1
+    assert called[2]["compiled"] > 1
     (part,) = parts(cache, source)
     assert part.is_file()
     assert result(child(source, code=CALLER)) == [[answer], {"loaded": 1}]
@@ -584,10 +604,9 @@ def test_passes_call_kept_functions_where_they_are(cache: Path) -> None:
 
 
 @pytest.mark.parametrize("how", ["gone", "damaged", "anew"])
-def test_a_pass_whose_parts_are_not_there_is_compiled_again(cache: Path, how: str) -> None:
+def test_a_pass_whose_parts_are_not_there_is_compiled_again(cache: Path, how: str, answer: int) -> None:
     """Evicted, damaged, or compiled again since, by a process that named it otherwise."""
     source = CALLING.format(1)
-    (answer,), _ = result(child(source, code=CALLER))
     (part,) = parts(cache, source)
     if how == "anew":
         kept = store.read(part.stem)

@@ -21,7 +21,9 @@ from tests.s3_server import Gate, S3Server
 from tests.streaming.test_live import FAST, Hit, Plain, hits, lines, put
 from timelapse.errors import RunError, SourceError, StorageError
 from timelapse.run import run_serial
+from timelapse.store import waiting
 from timelapse.store.place import Place
+from timelapse.streaming import chain
 from timelapse.streaming.chain import Overtaken
 from timelapse.streaming.checkpoints import compact
 from timelapse.streaming.collecting import collect
@@ -37,6 +39,13 @@ from timelapse.streaming.sinks import Callback
 def _settings(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("TIMELAPSE_KERNEL", "interpreted")
     monkeypatch.setenv("TIMELAPSE_SCRATCH", str(tmp_path / "scratch"))
+
+
+@pytest.fixture
+def _hasty(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A store that is away is waited for less long where the length is not what counts."""
+    monkeypatch.setattr(chain, "_BRIEF", 0.2)
+    monkeypatch.setattr(waiting, "_LAST", 0.1)
 
 
 @pytest.fixture
@@ -237,13 +246,14 @@ def test_two_at_once(bucket: str, folder: Path) -> None:
     assert run.parity().same
 
 
+@pytest.mark.usefixtures("_hasty")
 def test_a_store_that_is_away(
-    bucket: str, s3: S3Server, folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    bucket: str, s3: S3Server, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The epoch waits, and the run says so; a sink, a standby and who follows wait too; when it is there again all goes on."""
     gate = Gate(s3.port)
     monkeypatch.setenv("AWS_ENDPOINT_URL", gate.url)
-    monkeypatch.setenv("TIMELAPSE_PATIENCE", "2")
+    monkeypatch.setenv("TIMELAPSE_PATIENCE", "0.5")
     out = f"s3://{s3.bucket()}/live"
     put(folder / "0.jsonl", lines(hits(50)))
     given: list[int] = []
@@ -260,7 +270,7 @@ def test_a_store_that_is_away(
             while run.health.state != "waiting" and time.monotonic() < end:
                 time.sleep(0.01)
             assert "cannot be written" in run.health.problem
-            time.sleep(3)
+            time.sleep(1)  # longer than anybody's patience
             assert (run.health.state, standby.health.state) == ("waiting", "standby")
             assert (followed.health.state, followed.state("n")) == ("following", before)
             gate.open()
@@ -276,6 +286,7 @@ def test_a_store_that_is_away(
     gate.shut()
 
 
+@pytest.mark.usefixtures("_hasty")
 def test_stopped_while_the_store_is_away(
     bucket: str, s3: S3Server, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
