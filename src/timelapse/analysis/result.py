@@ -145,6 +145,8 @@ class PassProgram:
     """Whether somebody reads states, while it runs, as they were at some moment before."""
     finds_late: bool = False
     """Whether it may list the events of which a call fails long after them, undo that call, and go on."""
+    decides: bool = False
+    """Whether only that is wanted of it which decides which events those are, of those that `finds_late` lists."""
 
 
 @dataclass(frozen=True)

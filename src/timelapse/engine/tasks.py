@@ -275,6 +275,8 @@ def _over_slices(
     alone = task.kind == "final_chain" and task.first == 0 and not asked
     from_start = task.kind == "final_chain" and task.first == 0 and not job.given
     foreseen = Foreseen(job.end_of(job.slices - 1)) if foresees and from_start else None
+    if foreseen is not None:
+        opened.callback(foreseen.close)
 
     def begin(known: Mapping[str, Start], before: Before | None) -> Kernel:
         kernel = made(known, before)

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
 
 from timelapse.kernels.base import Abandoned
+
+if TYPE_CHECKING:
+    from timelapse.kernels.native.decider import Decider
 
 
 class NotForeseen(Abandoned):
@@ -23,6 +27,8 @@ class Foreseen:
     """The events that were left out, by type: rising seqs."""
     added: dict[int, float] = field(default_factory=dict)
     """What was added, by table, without signs."""
+    decider: Decider | None = None
+    """What runs ahead, where states decide which events fail."""
     is_off: bool = False
     """It is not known of the log's events which fail, and none was left out."""
 
@@ -34,3 +40,9 @@ class Foreseen:
     @property
     def seqs(self) -> set[int]:
         return {seq for own in self.out.values() for seq in own.tolist()}
+
+    def close(self) -> None:
+        """Let go of what runs ahead."""
+        if self.decider is not None:
+            self.decider.close()
+            self.decider = None

@@ -116,10 +116,13 @@ class GoesBack:
     @property
     def how(self) -> str:
         """In words."""
+        from timelapse.kernels.native.deciding import deciding_pass
         from timelapse.kernels.native.foresight import foresees
 
         if foresees(self._unit):
             return "compiled, before their own steps: it follows from each event alone whether it fails"
+        if deciding_pass(self._program, self._work) is not None:
+            return "compiled, before their own steps: what decides whether they fail is run ahead"
         return "compiled, " + (f"one after the other: {self.apart}" if self.apart else "many at a time")
 
     @property

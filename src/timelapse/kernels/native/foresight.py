@@ -1,8 +1,9 @@
-"""Leaving events out of the log before their own steps, where it follows from them alone that they fail later.
+"""Leaving events out of the log before their own steps, where it is known by then that they fail later.
 
 A call of an `after=` handler that fails takes its event out of the log, with all that stems from it. Where it follows from each event
 alone whether its steps fail, the same events fail whichever others are there (lowering/decided.py). Then that is computed for all
-events of a batch when they are read, over columns, and those that fail are left out of it, as their calls are later: the replay is one
+events of a batch when they are read, over columns. Where states decide, that part of the program is run ahead which decides
+(deciding.py). Those that fail are left out of the batch, as their calls are later: the replay is one
 without them from the start. What fails in its own step is left to that step.
 """
 
@@ -19,6 +20,7 @@ from timelapse.analysis.result import PassProgram
 from timelapse.kernels.foreseen import Foreseen, NotForeseen
 from timelapse.kernels.lowered import lowered_pass, refused
 from timelapse.kernels.native.columnwise import Columnwise, Left, Unknown, computed, without_signs
+from timelapse.kernels.native.deciding import in_order, is_read
 from timelapse.kernels.native.decode import Batch, Decoder, part_of
 from timelapse.kernels.native.memory.strings import Interned
 from timelapse.kernels.native.raised import raised_rows
@@ -28,6 +30,7 @@ from timelapse.model.program import Program, params_of
 
 Array = npt.NDArray[Any]
 Bools = npt.NDArray[np.bool_]
+_TYPES: dict[str, Any] = {"float": np.float64, "bool": np.bool_}
 MOST_ADDED = 2.0**62
 """So much may be added to a table, and no sum leaves int64."""
 
@@ -41,9 +44,7 @@ def foresees(decider: Unit) -> bool:
         return False
     numbers = {n for decision in decided for n in decision.columns.values()}
     added = (n for decision in decided for add in decision.adds for n in add.columns.values())
-    columns = [decider.columns[n] for n in numbers | {n - head for n in added if n >= head}]
-    # What Python computes of each event would be computed twice.
-    return all(column.computed is None and column.part in ("", "valid") for column in columns)
+    return is_read(decider.columns[n] for n in numbers | {n - head for n in added if n >= head})
 
 
 class Foresight:
@@ -55,13 +56,13 @@ class Foresight:
         self._unit, self._decider, self._decoder, self._interned = unit, decider, decoder, interned
         self._foreseen, self._most, self._params = foreseen, most, params_of(program)
         self._rows: list[Quarantined] = []
-        lags = {number: later.lag for number, later in unit.later.items()}
-        self._kinds: dict[str, list[int]] = {}
-        """By event type: its own steps if there are any, then its calls, in the order in which they come."""
-        for number in sorted(range(len(unit.events)), key=lambda n: (lags.get(n, -1), n)):
-            if number not in unit.ticking:
-                self._kinds.setdefault(unit.events[number].__name__, []).append(number)
-        self._lags = lags
+        decided, deciding = decider.decided, decider.deciding
+        self._adds = [decision.adds for decision in decided] if not isinstance(decided, str) else []
+        if not isinstance(deciding, str):
+            self._adds = list(deciding.adds)
+        self._kinds = in_order(unit)
+        self._first = {kind: kinds[0] for kinds in self._kinds.values() for kind in kinds}
+        self._lags = {number: later.lag for number, later in unit.later.items()}
 
     @classmethod
     def of(
@@ -78,7 +79,7 @@ class Foresight:
             return None
         named = [[each.table_of(n) for n in range(len(each.events))] for each in (decider, unit)]
         same = decider.later == unit.later and decider.texts == unit.texts and named[0] == named[1]
-        if not same or not foresees(decider):
+        if not same or not (foreseen.decider or foresees(decider)):
             return None
         return cls(program, unit, decider, decoder, interned, foreseen, most)
 
@@ -107,10 +108,13 @@ class Foresight:
         if foreseen.is_off:
             return batch
         try:
+            if foreseen.decider is not None and not foreseen.decider.fits(self._interned):
+                raise Unknown("its states no longer fit into memory as a whole")
             with np.errstate(all="ignore"):
                 self._add_up(batch)
+                failing = self._failing_ahead(batch)
                 for name, kinds in self._kinds.items():
-                    out.update(self._of_type(batch, name, kinds))
+                    out.update(self._of_type(batch, name, kinds, failing.get(name)))
             self.check(0)
         except Unknown as why:
             if foreseen.count:
@@ -124,10 +128,13 @@ class Foresight:
             keep[np.flatnonzero(batch.kinds == kind)[places]] = False
         return part_of(self._unit, batch, keep)
 
-    def _of_type(self, batch: Batch, name: str, kinds: list[int]) -> Iterator[tuple[int, Array]]:
-        """By kind which rows of an event type are left out."""
+    def _of_type(
+        self, batch: Batch, name: str, kinds: list[int], places: Array | None
+    ) -> Iterator[tuple[int, Array]]:
+        """By kind which rows of an event type are left out. `places`: those of its first kind that fail, where that is known."""
         first, *following = kinds
-        places = self._failing(batch, first, kinds)
+        if places is None:
+            places = self._failing(batch, first, kinds)
         seqs: Array = batch.arrays[2 * first + 1]
         out = self._foreseen.out
         if len(places):
@@ -145,6 +152,53 @@ class Foresight:
             at = at[seqs[at] == own]
             if len(at):
                 yield kind, at
+
+    def _failing_ahead(self, batch: Batch) -> dict[str, Array]:
+        """By event type which rows of its first kind fail later, as rising places; nothing where no states decide. Raises Unknown."""
+        decider, found = self._foreseen.decider, dict[str, Array]()
+        if decider is None:
+            return found
+        steps = self._steps(batch, decider.unit)
+        rows = decider.failing(steps) if steps is not None else np.zeros((0, 1), np.int64)
+        rows = rows[np.isin(rows[:, 2], list(self._lags))] if len(rows) else rows
+        self._rows += raised_rows(decider.unit, rows, self._interned) if len(rows) else []
+        for name, kinds in self._kinds.items():
+            seqs = rows[np.isin(rows[:, 2], kinds), 1] if len(rows) else rows[:, 0]
+            found[name] = np.searchsorted(batch.arrays[2 * kinds[0] + 1], seqs)
+        return found
+
+    def _steps(self, batch: Batch, unit: Unit) -> Batch | None:
+        """What is to be run of a batch's events ahead: in their order. None where that is nothing."""
+        deciding = self._decider.deciding
+        assert not isinstance(deciding, str)
+        counts, arrays, order = dict[int, int](), list[Array](), list[tuple[Array, int]]()
+        for kind in range(len(unit.events)):
+            first, count = self._first.get(kind, kind), 0
+            times = self._times(batch, first, kind)
+            if kind in deciding.kinds:
+                count = len(times)
+                if kind in self._lags:
+                    end = self._foreseen.end
+                    count = 0 if end is None else int(np.searchsorted(times, end, side="right"))
+            counts[kind] = count
+            arrays += [times[:count], batch.arrays[2 * first + 1][:count]]
+            if count:
+                order.append((arrays[-1], kind))
+        if not order:
+            return None
+        arrays += [
+            self._column(batch, self._first[c.event], c)[: counts[c.event]]
+            if counts[c.event]
+            else batch.arrays[0][:0].astype(_TYPES.get(c.kind, np.int64))
+            for c in unit.columns
+        ]
+        for array in arrays:
+            array.setflags(write=False)
+        kinds = np.concatenate([np.full(len(seqs), kind, np.int8) for seqs, kind in order])
+        if len(order) > 1:
+            lags = np.array([self._lags.get(n, -1) for n in range(len(unit.events))], np.int64)
+            kinds = kinds[np.lexsort((kinds, lags[kinds], np.concatenate([seqs for seqs, _ in order])))]
+        return Batch(kinds, arrays, batch.chunk)
 
     def _failing(self, batch: Batch, first: int, kinds: list[int]) -> Array:
         """Which rows of a kind fail later, as rising places. Raises Unknown."""
@@ -186,13 +240,11 @@ class Foresight:
 
     def _add_up(self, batch: Batch) -> None:
         """Note what the events of a batch add, or will. Raises Unknown where that is too much."""
-        decided, added = self._decider.decided, self._foreseen.added
-        assert not isinstance(decided, str)
-        firsts = {kind: kinds[0] for kinds in self._kinds.values() for kind in kinds}
-        for kind, decision in enumerate(decided):
-            first = firsts.get(kind, kind)
+        added = self._foreseen.added
+        for kind, adds in enumerate(self._adds):
+            first = self._first.get(kind, kind)
             count = len(batch.arrays[2 * first])
-            for add in decision.adds if count else ():
+            for add in adds if count else ():
                 names = {name: self._at(batch, first, kind, number) for name, number in add.columns.items()}
                 most = without_signs(computed(add.key[0], names, self._params), count)
                 added[add.table] = added.get(add.table, 0.0) + most

@@ -103,6 +103,22 @@ class Touch(NamedTuple):
     columns: dict[str, int]
 
 
+class Deciding(NamedTuple):
+    """What decides which steps fail, by event type's number.
+
+    `tables`: those on which it depends. `kinds`: the types of which something is left if only that is kept that decides. Of these `uses` are
+    those that use the tables, `writes` those that write to them, `fails` those that may fail. `adds`: what is added to tables of which it is asked whether sums
+    leave int64, as if none did.
+    """
+
+    tables: frozenset[int]
+    kinds: frozenset[int]
+    uses: frozenset[int]
+    writes: frozenset[int]
+    fails: frozenset[int]
+    adds: tuple[tuple[Touch, ...], ...]
+
+
 @dataclass
 class Unit:
     """One pass. The function's arguments, in order: see `Lowering.arguments`.
@@ -161,6 +177,8 @@ class Unit:
     """By event which rows it can look up at most (lowering/touches.py); or why that is not known."""
     decided: tuple[Decision, ...] | str = "nobody asked"
     """By event what decides whether its steps fail, where it follows from each event alone; else why it does not follow (lowering/decided.py)."""
+    deciding: Deciding | str = "nobody asked"
+    """Otherwise what decides it, or why that is not known (lowering/deciding.py)."""
     lists: int = 0
     """How many words a row of what handlers list takes (listing.py); 0: they list nothing."""
     sends: int = 0

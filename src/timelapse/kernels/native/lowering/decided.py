@@ -37,11 +37,11 @@ from timelapse.kernels.native.unit import Touch
 def decided(bodies: Sequence[Sequence[Node]], told: Collection[str]) -> tuple[Decision, ...] | str:
     """By event type what decides whether its steps fail; or why they may fail for what states hold. `told`: the variables with words of
     errors' texts. The columns are to be numbered (touches.py)."""
-    finders = [_Events(event, told) for event in range(len(bodies))]
+    finders = [Events(event, told) for event in range(len(bodies))]
     try:
         for finder, body in zip(finders, bodies, strict=True):
-            finder.block(body, _Known(set(), {}, {}), is_sure=True)
-    except _Undecided as why:
+            finder.follow(body)
+    except Undecided as why:
         return str(why)
     summed = set[int]().union(*(finder.summed for finder in finders))
     if summed & set[int]().union(*(finder.others for finder in finders)):
@@ -110,8 +110,8 @@ class Decision(NamedTuple):
     columns: dict[str, int] = {}
 
 
-class _Undecided(Exception):
-    """Why it does not follow from the events."""
+class Undecided(Exception):
+    """Why it does not follow from the events, or is not known."""
 
 
 class _Sum(NamedTuple):
@@ -147,18 +147,23 @@ class _Known(NamedTuple):
         return _Known(self.names & other.names, values, sums)
 
 
-class _Events:
+class Events:
     """Follows one type's code. `added` to tables, of which `summed` are asked whether sums leave int64, and `others` are written in other ways."""
 
-    def __init__(self, event: int, told: Collection[str]) -> None:
-        self._row, self._told = f"q{event}", told
+    def __init__(self, event: int, told: Collection[str], *, asks: bool = True) -> None:
+        """`told`: as above. `asks`: whether what depends on states raises Undecided."""
+        self._row, self._told, self._asks = f"q{event}", told, asks
         self._columns = Keys(self._row)
         self.added, self.summed, self.others = list[Touch](), set[int](), set[int]()
-        self.impossible = set[int]()
-        """The branches that are taken where a sum leaves int64, by identity."""
+        self.impossible = dict[int, int]()
+        """The branches that are taken where a sum leaves int64, by identity, with the sum's table."""
 
-    def block(self, body: Iterable[Node], known: _Known, *, is_sure: bool) -> _Known | None:
-        """What is known after statements; None where they never end. `is_sure`: whether they are reached follows from the event. Raises _Undecided."""
+    def follow(self, body: Iterable[Node]) -> None:
+        """Follow all of it. Raises Undecided."""
+        self._block(body, _Known(set(), {}, {}), is_sure=True)
+
+    def _block(self, body: Iterable[Node], known: _Known, *, is_sure: bool) -> _Known | None:
+        """What is known after statements; None where they never end. `is_sure`: whether they are reached follows from the event. Raises Undecided."""
         for node in body:
             match node:
                 case Assign(target=name, code=code, op=op) if node.assigned:
@@ -166,8 +171,8 @@ class _Events:
                     follows &= op == "=" or name in known.names
                     found = self._sum(parsed(code), known) if op == "=" and not follows else None
                     value = self._columns.value(parsed(code), known.values) if op == "=" and follows else None
-                    if not follows and name in self._told:
-                        raise _Undecided("what an error says depends on what states hold")
+                    if self._asks and not follows and name in self._told:
+                        raise Undecided("what an error says depends on what states hold")
                     known.forget(name)
                     if follows:
                         known.names.add(name)
@@ -183,23 +188,24 @@ class _Events:
                 case Do(code=code):
                     self._do(parsed(code), known)
                 case If():
-                    if self._never_holds(node, known):
-                        self.impossible.add(id(node))
+                    table = self._never_holds(node, known)
+                    if table is not None:
+                        self.impossible[id(node)] = table
                         continue
                     sure = is_sure and self._follows(node.test, known)
-                    a = self.block(node.body, known.copy(), is_sure=sure)
-                    b = self.block(node.orelse or [], known.copy(), is_sure=sure)
+                    a = self._block(node.body, known.copy(), is_sure=sure)
+                    b = self._block(node.orelse or [], known.copy(), is_sure=sure)
                     if a is None and b is None:
                         return None
                     known = a.both(b) if a is not None and b is not None else a or b or known
                 case Leave() | Break() | Return():
-                    if not is_sure:
-                        raise _Undecided("whether a step fails depends on what states hold")
+                    if self._asks and not is_sure:
+                        raise Undecided("whether a step fails depends on what states hold")
                     return None
                 case Keep() | Room():
                     pass  # a step that finds no room is done again
                 case _:
-                    raise _Undecided("a handler has a loop")
+                    raise Undecided("a handler has a loop")
         return known
 
     def _follows(self, code: str, known: _Known) -> bool:
@@ -252,10 +258,10 @@ class _Events:
             return False
         return True
 
-    def _never_holds(self, node: If, known: _Known) -> bool:
-        """Whether a branch leaves where a sum leaves int64, and does nothing else."""
+    def _never_holds(self, node: If, known: _Known) -> int | None:
+        """The table of the sum, where a branch leaves where a sum leaves int64, and does nothing else."""
         if node.orelse or not all(isinstance(n, Leave) for n in node.body):
-            return False
+            return None
         match parsed(node.test):
             case ast.Call(func=ast.Name(id="plus_left" | "minus_left"), args=[ast.Name(id=total), a, b]):
                 found = known.sums.get(total)
@@ -268,11 +274,11 @@ class _Events:
                 found = known.sums.get(total)
                 fits = found is not None and found.base == old and found.rises == isinstance(op, ast.Lt)
             case _:
-                return False
+                return None
         if found is None or not fits:
-            return False
+            return None
         self.summed.add(found.table)
-        return True
+        return found.table
 
     def _do(self, node: ast.expr, known: _Known) -> None:
         match node:

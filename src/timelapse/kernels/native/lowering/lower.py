@@ -16,6 +16,7 @@ from timelapse.analysis.result import PassHandler, PassProgram
 from timelapse.kernels.native.lowering.code import Code
 from timelapse.kernels.native.lowering.context import Context
 from timelapse.kernels.native.lowering.decided import decided
+from timelapse.kernels.native.lowering.deciding import Slice, deciding
 from timelapse.kernels.native.lowering.events import events_of
 from timelapse.kernels.native.lowering.form import (
     Assign,
@@ -222,6 +223,8 @@ class Lowering:
         of_log = [replace(after, ahead=i, shared=unit.shared) for i in range(len(unit.events))]
         following = [through(SHORTER, body, after) for body in self._following]
         bodies = [through(SHORTER, body, about) for body, about in zip(self._bodies, of_log, strict=True)]
+        if self._ctx.work.decides:
+            bodies = self._deciding(bodies, following).bodies
         self._count([*bodies, *following])
         if show is not None:
             sent = [f"{event.__name__}, sent" for event in self._ctx.sent]
@@ -231,12 +234,18 @@ class Lowering:
                 show(unit, name, body)
         unit.rejects = bool(self._ctx.rejections)
         unit.takes = bool(unit.raising) or (self._ctx.work.takes_out and bool(unit.later))
-        if self._ctx.work.finds_late:
+        if self._ctx.work.finds_late and not self._ctx.work.decides:
             sends = "handlers send events" if following or unit.sends else ""
             told = {name for r in self._ctx.rejections if r.raises for name in r.fields}
             unit.touches, unit.decided = sends or touches(bodies), sends or decided(bodies, told)
+            if isinstance(unit.decided, str):
+                try:
+                    unit.deciding = self._deciding(bodies, following).about
+                except Refused as refusal:
+                    unit.deciding = refusal.reason
         following = [through(WRITTEN, body, after) for body in following]
-        bodies = [[*self._slides.before(i), *body] for i, body in enumerate(bodies)]
+        if not self._ctx.work.decides:  # what decides looks back at nothing
+            bodies = [[*self._slides.before(i), *body] for i, body in enumerate(bodies)]
         bodies = [through(WRITTEN, body, about) for body, about in zip(bodies, of_log, strict=True)]
         if following:
             steps = self._rejecting.transaction(bodies, self._derived.loop(following))
@@ -244,6 +253,17 @@ class Lowering:
             steps = by_type([self._step(i, body) for i, body in enumerate(bodies)])
         unit.source = source_of(unit, steps, self._heads)
         return unit
+
+    def _deciding(self, bodies: Sequence[Sequence[Node]], following: Sequence[object]) -> Slice:
+        """What decides which steps fail. Raises Refused where that is not known."""
+        places = {n: r for n, r in enumerate(self._ctx.rejections, 1) if r.raises}
+        found: Slice | str = "handlers send events"
+        if not (following or self.unit.sends):
+            told = {name for place in places.values() for name in place.fields}
+            found = deciding(bodies, told, {n: place.event for n, place in places.items()})
+        if isinstance(found, str):
+            raise Refused(found)
+        return found
 
     def _count(self, bodies: Sequence[Sequence[Node]]) -> None:
         """How much of everything one event can take, as the code now has it. Of a table the first state stands for all."""
@@ -265,6 +285,8 @@ class Lowering:
     def _step(self, i: int, body: list[Node]) -> list[Node]:
         """What is done with one event of a type."""
         unit, before, after = self.unit, list[Node](), list[Node]()
+        if self._ctx.work.decides and not body:
+            return [Assign(f"q{i}", "ONE", "+=")]
         noted = {n.log for n in walk(body) if isinstance(n, Do) and n.log is not None}
         if unit.shared:
             before = [Assign(f"q{i}", "own"), *self._heads[i][:-1]]

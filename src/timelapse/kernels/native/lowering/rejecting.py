@@ -64,14 +64,15 @@ class Rejecting:
                 else:
                     self._code.assign(f"k{log}[{USED}]", f"k{log}[{KEPT}]")
             own = self._ctx.root
-            for i in (n for n, cls in enumerate(unit.records) if not cls.__reads__):
+            records = [] if self._ctx.work.decides else enumerate(unit.records)
+            for i in (n for n, cls in records if not cls.__reads__):
                 last = f"o{i}_place[emitted[{i}] - 1"
                 test = f"emitted[{i}] > 0 and {last}, 1] == {own}"
                 if self._ctx.late:  # what the event itself put out stays
                     test += f" and {last}, 0] == {self._ctx.now}"
                 with self._code.repeat(test):
                     self._code.assign(f"emitted[{i}]", "1", "-=")
-            if self._ctx.final:
+            if self._ctx.final and not self._ctx.work.decides:
                 self._code.assign("ordinal", "0")
                 for number in places:
                     place = self._ctx.rejections[number]
@@ -94,9 +95,8 @@ class Rejecting:
                 for i, word in enumerate(self._ctx.rejections[number].fields, REFUSED):
                     self._code.assign(f"refused[n, {i}]", word)
         if raising and unit.later:
-            with self._code.when(
-                "handler < 0 and reason == 0" if self._ctx.work.finds_late else "handler < 0"
-            ):
+            stays = self._ctx.work.finds_late and not self._ctx.work.decides
+            with self._code.when("handler < 0 and reason == 0" if stays else "handler < 0"):
                 self._code.assign("gone[takes[2]]", "refused[n, 1]")
                 self._code.assign("takes[2]", "1", "+=")
         ahead = "" if self._ctx.final else " if handler < 0 else n"

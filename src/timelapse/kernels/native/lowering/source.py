@@ -68,6 +68,10 @@ def source_of(unit: Unit, steps: Sequence[Node], heads: Sequence[list[Node]]) ->
     used = _used_columns(unit, body)
     unit.touches = numbered(unit.touches, used, len(unit.events))
     unit.decided = numbered_decisions(unit.decided, used, len(unit.events))
+    if not isinstance(unit.deciding, str):
+        adds = numbered(unit.deciding.adds, used, len(unit.events))
+        assert not isinstance(adds, str)
+        unit.deciding = unit.deciding._replace(adds=adds)
     given = arguments(unit, used)
     lines = [f"def run({', '.join(name for name, _ in given)}):", *printed(body, 1), ""]
     numbers = {n for name in names_used(body) if (n := number_of(name)) is not None}

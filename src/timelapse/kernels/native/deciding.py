@@ -1,0 +1,73 @@
+"""Whether what decides which events fail later can be run ahead, where that depends on states (lowering/deciding.py).
+
+What is left of a pass if only that is kept that decides has tables of its own. Where all of its steps that use them come equally long after
+their events, they come in the order of the events: then they can be run as events are read, long before it is their time (decider.py). Where none of
+an event's steps has written to those tables before one that fails, to undo that one step is to take the event out of the log.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+
+from timelapse.analysis.result import PassProgram
+from timelapse.kernels.lowered import lowered_pass, refused
+from timelapse.kernels.native.unit import Column, Unit
+from timelapse.model.program import Program
+
+
+def in_order(unit: Unit) -> dict[str, list[int]]:
+    """By event type the kinds of its steps, in the order in which they come: its own if there are any, then its calls."""
+    found: dict[str, list[int]] = {}
+    for kind in sorted(range(len(unit.events)), key=lambda n: (_lag(unit, n), n)):
+        if kind not in unit.ticking:
+            found.setdefault(unit.events[kind].__name__, []).append(kind)
+    return found
+
+
+def _lag(unit: Unit, kind: int) -> int:
+    return unit.later[kind].lag if kind in unit.later else -1
+
+
+def is_read(columns: Iterable[Column]) -> bool:
+    """Whether columns are at hand as events are read. What Python computes of each event would be computed twice."""
+    return all(column.computed is None and column.part in ("", "valid") for column in columns)
+
+
+def runs_ahead(decider: Unit) -> bool:
+    """Whether what decides can be run as events are read. `decider`: the pass, which finds what fails later."""
+    found = decider.deciding
+    if isinstance(found, str) or decider.left or decider.ticks or found.kinds & decider.ticking.keys():
+        return False
+    lags = {_lag(decider, kind) for kind in found.uses}
+    if len(lags) != 1 or not found.uses <= decider.later.keys() or not found.fails & decider.later.keys():
+        return False
+    (lag,), firsts = lags, set[int]()
+    for kinds in in_order(decider).values():
+        own = [kind for kind in kinds if kind in found.kinds]
+        if not own:
+            continue
+        firsts.add(_lag(decider, kinds[0]))
+        written = False
+        for kind in own:
+            if _lag(decider, kind) > lag or (written and kind in found.fails):
+                return False
+            written |= kind in found.writes
+    head = 2 * len(decider.events)
+    added = (n for own in found.adds for add in own for n in add.columns.values() if n >= head)
+    return len(firsts) == 1 and is_read(decider.columns[n - head] for n in added)
+
+
+def deciding_pass(program: Program, work: PassProgram) -> PassProgram | None:
+    """What is to be run ahead of a final pass; None where that cannot be done, or is not needed."""
+    if not work.takes_out or work.decides or work.serial is not None:
+        return None
+    found = replace(work, takes_out=True, finds_late=True, decides=True, keeps=False, by_key=None)
+    try:
+        decider = lowered_pass(program, replace(found, decides=False, keeps=True), final=True)
+        if not isinstance(decider.decided, str) or not runs_ahead(decider):
+            return None
+        unit = lowered_pass(program, found, final=True)
+    except refused():
+        return None
+    return found if is_read(unit.columns) and unit.texts == decider.texts else None

@@ -1,0 +1,226 @@
+"""Where states decide which events fail after their own time, what decides is run ahead, and those events are left out before their own steps."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import timelapse as tl
+from tests.depth import deep
+from tests.native.fuzz.emulate import emulated
+from tests.quarantine.test_rewinding import Mark, Move, Out, Spelt, Unheard, told
+from tests.quarantine.test_together import Pairs, log_of
+from tests.writers.deciding import deciding_program
+from tests.writers.sources import load_source
+from timelapse.errors import TooManyQuarantined
+from timelapse.kernels.choose import SWITCH
+from timelapse.kernels.native import build, decider, foresight, rewinding, together
+from timelapse.run.reference import run_serial
+
+
+class Counted(tl.Program):
+    """What a call has counted decides, of two types and with texts; an own step fails, and rejects; ticks have no part in it."""
+
+    limit: int = 7
+
+    total: tl.Counter[int]
+    late: tl.Counter[int]
+    named: tl.Value[str, int] = tl.state(default=0)
+
+    @tl.on(Move)
+    def go(self, m: Move) -> None:
+        self.total[m.who] += m.amount
+        if m.amount == 3 and m.who % 4 == 1:
+            raise ValueError(f"at once {m.who}")
+        if self.total[m.who] > 40:
+            self.reject("many")
+        self.emit(Out(who=m.who, total=self.total[m.who]))
+
+    @tl.on(Mark)
+    def mark(self, m: Mark) -> None:
+        self.total[m.who] -= 1
+
+    @tl.on(Move, after=3)
+    def soon(self, m: Move) -> None:
+        self.total[m.who] += 2
+        if m.who % 9 == 4:
+            raise KeyError(f"soon {m.amount}")
+
+    @tl.on(Move, Mark, after=5)
+    def called(self, e: Move | Mark) -> None:
+        self.late[e.who] += 1
+        if (self.late[e.who] + e.who) % self.limit == 3:
+            raise KeyError(f"late {self.late[e.who]}")
+        self.emit(Out(who=e.who, total=self.late[e.who] * 2))
+
+    @tl.on(Mark, after=8)
+    def last(self, m: Mark) -> None:
+        self.total[m.who] -= 4
+        self.emit(Out(who=m.who, total=self.total[m.who]))
+
+    @tl.every(5)
+    def tick(self) -> None:
+        self.total[1] += 1
+
+
+class Texts(tl.Program):
+    """Nothing happens in an event's own step. Texts are keys, and a product may leave int64."""
+
+    named: tl.Counter[str]
+    seen: tl.Set[tuple[str, int]]
+
+    @tl.on(Mark, after=6)
+    def called(self, m: Mark) -> None:
+        self.named[m.name] += m.who
+        if (m.name, m.who) in self.seen and self.named[m.name] * m.who % 5 == 2:
+            raise ValueError(f"{m.name} {self.named[m.name]}")
+        self.seen.add((m.name, m.who))
+        self.emit(Out(who=10 // (self.named[m.name] % 7 + 1 - (m.who == 5)), total=self.named[m.name]))
+
+
+class Broken(tl.Program):
+    """Some of what fails runs as Python, and that is seen late."""
+
+    total: tl.Counter[int]
+
+    @tl.on(Move, after=4)
+    def late(self, m: Move) -> None:
+        self.total[m.who] += m.amount
+        if self.total[m.who] % 5 == 3:
+            raise KeyError(f"late {self.total[m.who]}")
+        if m.seq % 83 == 82:
+            raise Spelt
+
+
+class Early(tl.Program):
+    """Events' own steps write what decides: it cannot be run ahead."""
+
+    total: tl.Counter[int]
+
+    @tl.on(Move)
+    def go(self, m: Move) -> None:
+        self.total[m.who] += m.amount
+
+    @tl.on(Move, after=4)
+    def late(self, m: Move) -> None:
+        if self.total[m.who] % 5 == 3:
+            raise KeyError(f"late {self.total[m.who]}")
+
+
+@pytest.fixture
+def noted(monkeypatch: pytest.MonkeyPatch) -> dict[str, int]:
+    """How many events were left out, and how often events that fail were sought in passes of their own."""
+    monkeypatch.setenv(SWITCH, "native")
+    monkeypatch.setattr(rewinding, "_MOST_AGAIN", 1_000)
+    counts = {"left out": 0, "passes": 0}
+    without, find = foresight.Foresight.without, together.Together.find
+
+    def leaving_out(self: Any, batch: Any) -> Any:
+        before = self.count
+        found = without(self, batch)
+        counts["left out"] += self.count - before
+        return found
+
+    def finding(self: Any, *args: Any, **named: Any) -> Any:
+        counts["passes"] += 1
+        return find(self, *args, **named)
+
+    monkeypatch.setattr(foresight.Foresight, "without", leaving_out)
+    monkeypatch.setattr(together.Together, "find", finding)
+    return counts
+
+
+def compare(program: type[tl.Program], seed: int, folder: Path, *, slices: int = 1) -> int:
+    """A replay and the reference, over a random log. How many events fail late."""
+    rng = random.Random(seed)
+    ending = ("heard", "unheard", "until")[seed % 3]
+    events = log_of(rng, 300, rng.choice((4, 12, 60)), "abécd")
+    if ending == "heard":  # events that are taken out begin and end the log
+        events = [e._at(e.ts, seq) for seq, e in enumerate(events[1:-1])]
+    until = events[-1].ts + 5 if ending == "until" else None
+    given: dict[str, Any] = {"quarantine": True, "max_quarantined": 300, "until": until}
+    reference = run_serial(program, events, **given)
+    log = tl.Log.from_events(folder / f"log-{seed}", events, [Move, Mark, Unheard], block=slices * 20)
+    run = tl.replay(program, log, slices=slices, spark=False, **given)
+    assert told(run) == told(reference), (seed, slices)
+    assert run.stored_quarantined() == reference.stored_quarantined(), (seed, slices)
+    assert run.pending == reference.pending, (seed, slices)
+    rows, at = reference.stored_quarantined(), {e.seq: e.ts for e in events}
+    return sum(at[s] != t for s, t in zip(rows["seq"].to_pylist(), rows["ts"].to_pylist(), strict=True))
+
+
+@pytest.mark.parametrize("program", [Counted, Texts, Broken, Early])
+def test_the_same_as_the_reference(program: type[tl.Program], noted: dict[str, int], tmp_path: Path) -> None:
+    late = sum(compare(program, seed, tmp_path, slices=(3, 1)[seed % 2]) for seed in range(deep(6)))
+    assert late > 5
+    if program in (Counted, Texts):
+        assert noted["left out"] >= late
+        assert noted["passes"] == 0
+    else:
+        assert noted["passes"] > 0
+        assert (noted["left out"] > 0) == (program is Broken)
+
+
+def test_random_programs(noted: dict[str, int], monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(build, "_get", lambda text, *, compile_it: emulated(text))
+    late = 0
+    for seed in range(deep(60)):
+        program = load_source(deciding_program(random.Random(seed)))
+        (tmp_path / str(seed)).mkdir()
+        late += compare(program, seed, tmp_path / str(seed), slices=(1, 1, 3)[seed % 3])
+    assert late > 20
+    assert noted["left out"] > 20
+
+
+def _too_large(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(decider, "memory_alone", lambda: 0)
+
+
+def _after_some(monkeypatch: pytest.MonkeyPatch) -> None:
+    failing, calls = decider.Decider.failing, 0
+
+    def at_last(self: Any, batch: Any) -> Any:
+        nonlocal calls
+        calls += 1
+        if calls > 5:
+            self._most = 0
+        return failing(self, batch)
+
+    monkeypatch.setattr(decider.Decider, "failing", at_last)
+
+
+@pytest.mark.parametrize("how", [_too_large, _after_some])
+def test_what_cannot_be_run_ahead_any_more_has_it_begin_again(
+    how: Callable[[pytest.MonkeyPatch], None], noted: dict[str, int], monkeypatch: pytest.MonkeyPatch, tmp_path: Path,
+) -> None:  # fmt: skip
+    how(monkeypatch)
+    assert compare(Counted, 7, tmp_path) > 5
+    assert (noted["left out"] > 0) == (how is _after_some)
+    assert noted["passes"] > 0
+
+
+@pytest.mark.parametrize("most", [3, 20])
+def test_no_more_than_may_be_are_left_out(most: int, noted: dict[str, int]) -> None:
+    events = log_of(random.Random(4), 300, 12, "abécd")
+    with pytest.raises(TooManyQuarantined) as expected:
+        run_serial(Counted, events, quarantine=True, max_quarantined=most)
+    with pytest.raises(TooManyQuarantined) as raised:
+        tl.replay(Counted, events, slices=1, spark=False, quarantine=True, max_quarantined=most)
+    assert raised.value.message == expected.value.message
+
+
+@pytest.mark.parametrize(
+    ("program", "way"),
+    [
+        (Counted, "before their own steps: what decides"),
+        (Texts, "before their own steps: what decides"),
+        (Early, "many at a time"),
+        (Pairs, "many at a time"),
+    ],
+)
+def test_it_is_said_how_they_are_found(program: type[tl.Program], way: str) -> None:
+    assert (tl.explain(program).late or "").startswith(f"compiled, {way}")
