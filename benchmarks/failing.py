@@ -118,12 +118,22 @@ class FailingCalls(Later):
 
 
 class FailingByState(FailingCalls):
-    """As many fail, and a state decides which."""
+    """As many fail, and a state decides which, to which only such calls write."""
 
     @tl.on(Pay, after="lag")
     def called(self, p: Pay) -> None:
         self.late[p.who] += 1
         if self.bad and (p.amount + self.late[p.who]) % self.bad == 7:
+            raise ValueError(f"bad {p.amount}")
+
+
+class FailingByTotal(FailingCalls):
+    """As many fail, and a state decides which, to which events' own steps write."""
+
+    @tl.on(Pay, after="lag")
+    def called(self, p: Pay) -> None:
+        self.late[p.who] += 1
+        if self.bad and (p.amount + self.total[p.who]) % self.bad == 7:
             raise ValueError(f"bad {p.amount}")
 
 
@@ -142,6 +152,11 @@ def log_of(folder: Path, events: int) -> tl.Log:
     return tl.Log.write(folder / "log", {Pay: table}, ts="ts", unit="us")
 
 
+PROGRAMS = (
+    Failing, FailingWindows, FailingTimers, FailingLate, FailingCalls, FailingByState, FailingByTotal,
+)  # fmt: skip
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
@@ -151,7 +166,7 @@ def main() -> None:
         "--rounds", type=int, default=2, help="medians of all but the first, which compiles, are shown"
     )
     parser.add_argument("--only", nargs="*", help="programs")
-    parser.add_argument("--lag", type=float, default=1, help="seconds, of FailingCalls and FailingByState")
+    parser.add_argument("--lag", type=float, default=1, help="seconds, of FailingCalls and those after it")
     given = parser.parse_args()
     os.environ["TIMELAPSE_KERNEL"] = "native"  # waits for the compiler
     named = ["no bad event" if n == 0 else f"1 in {n:,}" for n in SHARES]
@@ -159,7 +174,7 @@ def main() -> None:
     print("|---|---:|---:|---:|---:|")
     with temporary_folder("failing", large=True) as folder:
         log = log_of(folder, given.events)
-        for cls in (Failing, FailingWindows, FailingTimers, FailingLate, FailingCalls, FailingByState):
+        for cls in PROGRAMS:
             if given.only and cls.__name__ not in given.only:
                 continue
             lag = {"lag": int(given.lag * tl.SECOND)} if issubclass(cls, FailingCalls) else {}
