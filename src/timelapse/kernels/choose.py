@@ -150,7 +150,11 @@ class SliceKernel:
 
             self._texts = Interned(unit.texts)
             if foreseen is not None and quarantine is not None and unit.later:
-                self._run_ahead(foreseen, unit, share)
+                from timelapse.kernels.native.decider import run_ahead
+
+                with self._clock.phase("compile"):
+                    own = program, work, unit, self._texts, events
+                    run_ahead(foreseen, *own, lambda ahead: _unit(program, ahead, share, final=True)[0])
             self._native = NativeKernel(
                 program, work, unit, starts, final=final, prefetch=prefetch, events=events, memory=memory,
                 ahead=ahead, quarantine=quarantine, gone=gone, foreseen=foreseen, asked=asked, before=before if looks_back else None, interned=self._texts,
@@ -167,20 +171,6 @@ class SliceKernel:
                     )
         else:
             self._interpret(starts, before)
-
-    def _run_ahead(self, foreseen: Foreseen, unit: Unit, share: int) -> None:
-        """Have run ahead what decides which events fail later, where that can be done and compiled."""
-        from timelapse.kernels.native.decider import Decider
-        from timelapse.kernels.native.deciding import deciding_pass
-
-        work = deciding_pass(self._program, self._work)
-        if work is None or foreseen.is_off or foreseen.decider is not None:
-            return
-        with self._clock.phase("compile"):
-            decider, _ = _unit(self._program, work, share, final=True)
-        if decider is not None and decider.texts == unit.texts:
-            assert self._texts is not None
-            foreseen.decider = Decider(self._program, work, decider, self._texts, self._events)
 
     def _accompany(self, companions: Sequence[Companion], share: int) -> None:
         """Have companions run beside the compiled pass, if all of them run compiled."""
@@ -433,11 +423,12 @@ def uncompiled(
     First those that will run compiled, and wait for it; then those that run as Python for want of it.
     """
     from timelapse.kernels.native.build import is_compiled
+    from timelapse.kernels.native.deciding import with_deciding
 
     now: list[Unit] = []
     later: list[Unit] = []
     switch = _switch()
-    for work, events, final in _with_deciding(program, passes):
+    for work, events, final in with_deciding(program, passes):
         if switch in ("python", "interpreted") or (switch == "auto" and events < WARM_EVENTS):
             continue
         try:
@@ -447,18 +438,6 @@ def uncompiled(
         if not is_compiled(unit):
             (now if switch == "native" or events >= cold_events(program) else later).append(unit)
     return now, later
-
-
-def _with_deciding(
-    program: Program, passes: Sequence[tuple[PassProgram, int, bool]]
-) -> Iterator[tuple[PassProgram, int, bool]]:
-    """Passes, and what is run ahead of them."""
-    from timelapse.kernels.native.deciding import deciding_pass
-
-    for work, events, final in passes:
-        yield work, events, final
-        if final and (found := deciding_pass(program, work)) is not None:
-            yield found, events, final
 
 
 def _switch() -> str:

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 
 from timelapse.analysis.result import PassProgram
 from timelapse.env.machine import memory_alone
 from timelapse.kernels.base import Abandoned
+from timelapse.kernels.foreseen import Foreseen
 from timelapse.kernels.native.columnwise import Unknown
+from timelapse.kernels.native.deciding import deciding_pass
 from timelapse.kernels.native.decode import Batch
 from timelapse.kernels.native.kernel import PIECE, Ints, NativeKernel
 from timelapse.kernels.native.memory.strings import Interned
@@ -54,3 +58,16 @@ class Decider(NativeKernel):
 
     def _take_back(self, batch: Batch, at: int, entries: int, position: Ints) -> None:
         raise Unknown("only Python can tell whether an event fails")
+
+
+def run_ahead(
+    foreseen: Foreseen, program: Program, work: PassProgram, unit: Unit, interned: Interned, events: int,
+    compiled: Callable[[PassProgram], Unit | None],
+) -> None:  # fmt: skip
+    """Have run ahead of a final pass what decides which events fail later, where that can be done, and is `compiled`."""
+    if foreseen.is_off or foreseen.decider is not None:
+        return
+    deciding = deciding_pass(program, work)
+    decider = None if deciding is None else compiled(deciding)
+    if deciding is not None and decider is not None and decider.texts == unit.texts:
+        foreseen.decider = Decider(program, deciding, decider, interned, events)

@@ -7,7 +7,7 @@ an event's steps has written to those tables before one that fails, to undo that
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
 from timelapse.analysis.result import PassProgram
@@ -71,3 +71,13 @@ def deciding_pass(program: Program, work: PassProgram) -> PassProgram | None:
     except refused():
         return None
     return found if is_read(unit.columns) and unit.texts == decider.texts else None
+
+
+def with_deciding(
+    program: Program, passes: Iterable[tuple[PassProgram, int, bool]]
+) -> Iterator[tuple[PassProgram, int, bool]]:
+    """Passes (with their number of events, and whether final), and what is run ahead of them."""
+    for work, events, final in passes:
+        yield work, events, final
+        if final and (found := deciding_pass(program, work)) is not None:
+            yield found, events, final
