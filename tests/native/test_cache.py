@@ -145,6 +145,33 @@ def test_an_entry_is_object_code_and_data(cache: Path) -> None:
     assert (again[2]["compiled"], again[2]["loaded"]) == (1, 1)
 
 
+TABLES = """SIGNATURE = (TABLE, TABLE, int64)
+
+
+def run(undo, table, n):
+    return save(undo, n, N1, table, N1, N2, N2)
+""".replace("N1", "int64(1)").replace("N2", "int64(2)")
+ON_TABLES = """
+import json, sys
+import numpy as np
+from timelapse.kernels.native import build
+from timelapse.kernels.native.machine import jit
+from timelapse.kernels.native.unit import Unit
+undo, table = np.zeros((2, 5), np.int64), np.arange(8).reshape(2, 4)
+found = build.compiled(Unit(source=sys.argv[1]))(undo, table, 1)
+print(json.dumps([found, undo.tolist(), jit.COUNTS["compiled"], jit.COUNTS["loaded"]]))
+"""
+
+
+def test_a_function_of_tables_is_called_as_it_was_compiled(cache: Path) -> None:
+    """By the process that compiled it, by one that loads both, and by one that loads it and compiles what calls it."""
+    meant = [2, [[0, 0, 0, 0, 0], [1, 1, 4, 6, 7]]]
+    assert result(child(TABLES, code=ON_TABLES)) == [*meant, 2, 0]
+    assert result(child(TABLES, code=ON_TABLES)) == [*meant, 0, 1]
+    entry(Unit(source=TABLES), cache).unlink()
+    assert result(child(TABLES, code=ON_TABLES)) == [*meant, 1, 1]
+
+
 @pytest.mark.parametrize(
     ("result", "value"),
     [("0", 0), ("-1", -1), ("n < 0", False), ("True", True), ("n * 0.5", 2.0), ("2.5", 2.5), ("None", None),

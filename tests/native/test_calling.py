@@ -1,7 +1,9 @@
-"""What is written in other instructions than Numba's: how Python calls functions, and elements of arrays. All as with Numba's own."""
+"""What is written in other instructions than Numba's: how Python calls functions, how they call each other, and elements of arrays.
+All as with Numba's own."""
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import numba as nb
@@ -9,7 +11,9 @@ import numpy as np
 import pytest
 
 from timelapse.kernels.native.machine import instructions
-from timelapse.kernels.native.machine.pipeline import FlatPipeline
+from timelapse.kernels.native.machine.jit import primitive
+from timelapse.kernels.native.machine.passing import SURE
+from timelapse.kernels.native.machine.pipeline import FlatPipeline, Pipeline
 
 types: Any = nb.types
 READ_ONLY = types.Array(types.boolean, 1, "C", readonly=True)
@@ -45,6 +49,9 @@ def arguments() -> list[Any]:
     ]  # fmt: skip
 
 
+TOLD = float(-5 + 15 - 4000 + 300 - 0.25 + 11 * 0.5 + 1 * 0.125 + 2)
+
+
 def told(word, unsigned, number, flag, small, table, flags, strided):  # type: ignore[no-untyped-def]
     table[1, 1] += word
     whole = word + np.int64(unsigned >> np.uint64(60)) + small[1] * 1000 + flags.shape[0] * 100
@@ -56,7 +63,7 @@ def test_every_kind_of_argument(own: bool) -> None:
     given = arguments()
     found = compiled(told, *SIGNATURE)(*given)
     assert given[5].tolist() == [[0, 1], [2, -2], [4, 5]]
-    assert repr(found) == repr(float(-5 + 15 - 4000 + 300 - 0.25 + 11 * 0.5 + 1 * 0.125 + 2))
+    assert repr(found) == repr(TOLD)
 
 
 def test_none_and_nothing(own: bool) -> None:
@@ -122,6 +129,90 @@ def test_it_is_written_in_a_loop() -> None:
         return text.count("label")
 
     assert size(40) == size(2)
+
+
+@pytest.fixture
+def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TIMELAPSE_CACHE", str(tmp_path / "cache"))
+
+
+@pytest.mark.parametrize(
+    "caller", ["a pass", "a function with SSA", "a function that makes arrays", "anybody's"]
+)
+def test_functions_call_each_other_with_arrays(own: bool, caller: str, cache: None) -> None:
+    """Whoever calls: the function is told the same. What is handed over of an array is enough for all that can be asked of it."""
+
+    def asked(word, unsigned, number, flag, small, table, flags, strided):  # type: ignore[no-untyped-def]
+        found = (
+            len(small) + len(table) * 10 + table.size * 100 + table.strides[0] + table.itemsize + flags.nbytes
+        )
+        return (
+            found
+            + table.shape[1] * 1000
+            + strided.strides[0]
+            + strided.shape[1]
+            + table[1][0]
+            + table[1:][0, 1]
+        )
+
+    first, second = primitive()(told), primitive()(asked)
+
+    def calls(a, b, c, d, e, f, g, h):  # type: ignore[no-untyped-def]
+        return first(a, b, c, d, e, f, g, h), second(a, b, c, d, e, f, g, h)
+
+    options: dict[str, Any] = {
+        "a pass": {"pipeline_class": FlatPipeline, "_nrt": False},
+        "a function with SSA": {"pipeline_class": Pipeline, "_nrt": False},
+        "a function that makes arrays": {"pipeline_class": Pipeline},
+        "anybody's": {},
+    }
+    made: Any = nb.njit(error_model="numpy", **options[caller])(calls)
+    made.compile(SIGNATURE)
+    given, meant = arguments(), arguments()
+    meant[5][1, 1] -= 5
+    assert made(*given) == (TOLD, asked(*meant))  # type: ignore[no-untyped-call]
+    assert given[5].tolist() == meant[5].tolist()
+
+
+def test_errors_come_through_calls(own: bool, cache: None) -> None:
+    """And what cannot fail is known not to."""
+
+    @primitive()
+    def checked(table, n):  # type: ignore[no-untyped-def]
+        if n >= table.shape[0]:
+            raise IndexError("too many")
+        table[n, 0] += 1
+        return n
+
+    @primitive()
+    def counted(table, n):  # type: ignore[no-untyped-def]
+        for i in range(n):
+            table[i, 1] += 1
+
+    @primitive()
+    def both(table, n):  # type: ignore[no-untyped-def]
+        counted(table, n)
+        return checked(table, n) + 1
+
+    table = np.zeros((3, 2), np.int64)
+    function = compiled(lambda t, n: both(t, n) * 2, nb.int64[:, ::1], nb.int64)
+    assert function(table, 2) == 6
+    with pytest.raises(IndexError, match="too many"):
+        function(table, 3)
+    assert table.tolist() == [[0, 2], [0, 2], [1, 1]]
+    names = [next(iter(f.overloads.values())).fndesc.mangled_name for f in (checked, counted, both)]
+    assert [name in SURE for name in names] == [False, own, False]
+
+
+def test_an_array_is_handed_over_as_an_address_and_a_shape() -> None:
+    def f(table, column, strided):  # type: ignore[no-untyped-def]
+        return table[0, 0] + column[0]
+
+    made: Any = nb.njit(pipeline_class=FlatPipeline, _nrt=False)(f)
+    made.compile((nb.int64[:, ::1], nb.float64[::1], STRIDED))
+    (found,) = made.inspect_llvm().values()
+    head = next(line for line in found.splitlines() if line.startswith("define") and "cpython" not in line)
+    assert head.count("%") == 2 + 3 + 2 + 9
 
 
 def elements(table, column, flags, strided, small, i, u):  # type: ignore[no-untyped-def]

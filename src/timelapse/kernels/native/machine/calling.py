@@ -15,6 +15,8 @@ from numba.core.callconv import CPUCallConv
 from numba.core.callwrapper import PyCallWrapper, _GilManager
 from numba.np.numpy_support import as_dtype
 
+from timelapse.kernels.native.machine.passing import is_short
+
 _WORD, _BYTE = ir.IntType(64), ir.IntType(8)
 _ITEMS, _DATA, _EXTENT, _DIMENSIONS = 2, 4, 5, 2
 """Numba's description of an array: two words that stand for its owner, how many elements, the size of one, where they are, the shape,
@@ -110,6 +112,8 @@ class Wrapper(PyCallWrapper):  # type: ignore[misc, unused-ignore]
         if not isinstance(kind, types.Array):
             return [word(0, self.context.get_argument_type(kind))]
         data = self.context.get_data_type(kind.dtype).as_pointer()
+        if is_short(kind):
+            return [word(_DATA, data), *(word(_EXTENT + d) for d in range(kind.ndim))]
         nobody = cgutils.voidptr_t(None)
         extent = [word(_EXTENT + d) for d in range(2 * kind.ndim)]
         return [nobody, nobody, word(_ITEMS), _WORD(_code(kind)), word(_DATA, data), *extent]

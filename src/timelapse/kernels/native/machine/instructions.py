@@ -1,7 +1,8 @@
 """The instructions that Numba makes of a function, where fewer do the same: less for it to write down, and for LLVM to read and take away.
 
 An element of a table or column is read and written by an address: Numba first copies what it knows of the array, once for each
-element. And Python's way in is a loop (`calling.py`).
+element. Functions hand each other few words (`passing.py`), what they were given stays where it is, and Python's way in is a loop
+(`calling.py`).
 
 This reaches into Numba. With versions that it was not tried with Numba makes all instructions, for the same results.
 """
@@ -9,6 +10,7 @@ This reaches into Numba. With versions that it was not tried with Numba makes al
 from __future__ import annotations
 
 import sys
+from collections import Counter
 from typing import Any
 
 import numba
@@ -16,10 +18,19 @@ import numba.core.types
 from llvmlite import ir
 from numba.core import cgutils
 from numba.core.compiler_machinery import register_pass
+from numba.core.ir import Assign, Global
 from numba.core.lowering import Lower
 from numba.core.typed_passes import NativeLowering
 
 from timelapse.kernels.native.machine.calling import Wrapper, is_unpacked
+from timelapse.kernels.native.machine.passing import (
+    Passing,
+    Target,
+    flag,
+    is_called_so,
+    part,
+    passing,
+)
 
 types: Any = numba.core.types
 _TRIED = ("0.68.",)
@@ -37,16 +48,64 @@ class Instructions(NativeLowering):  # type: ignore[misc, unused-ignore]
 
     @property
     def lowering_class(self) -> Any:
-        return _Lower if numba.__version__.startswith(_TRIED) and sys.maxsize > 2**32 else Lower
+        return _Lower if _is_tried() else Lower
+
+    def run_pass(self, state: Any) -> bool:
+        numbas = state.targetctx
+        calls_itself = any(isinstance(kind, types.RecursiveCall) for kind in state.typemap.values())
+        if _is_tried() and not (state.flags.nrt or state.func_ir.is_generator or calls_itself):
+            state.targetctx = Target(numbas)
+        try:
+            return bool(super().run_pass(state))
+        finally:
+            state.targetctx = numbas
+
+
+def _is_tried() -> bool:
+    return numba.__version__.startswith(_TRIED) and sys.maxsize > 2**32
 
 
 class _Lower(Lower):  # type: ignore[misc, unused-ignore]
-    """Numba's, which writes less for elements of arrays and for what Python calls."""
+    """Numba's, which writes less for elements of arrays, for calls and for what Python calls."""
+
+    context: Any
+
+    @property
+    def call_conv(self) -> Any:
+        return Passing(self.context) if is_called_so(self.fndesc) else self.context.call_conv
+
+    def _find_singly_assigned_variable(self) -> None:
+        """Those that need no place in memory: arguments too, where nothing else is assigned to them."""
+        super()._find_singly_assigned_variable()
+        assigned = Counter(a.target.name for block in self.blocks.values() for a in block.find_insts(Assign))
+        self._singly_assigned_vars.update(
+            name for name in self.func_ir.arg_names if assigned[name] == 1 and self.generator_info is None
+        )
+
+    def setup_function(self, fndesc: Any) -> None:
+        own = self.context
+        if is_called_so(fndesc):
+            self.context = passing(own)
+        super().setup_function(fndesc)
+        self.context = own
+        if self.library.apart:
+            self.function.attributes.add("noinline")
+
+    def create_cfunc_wrapper(self) -> None:
+        own = self.context
+        if is_called_so(self.fndesc):
+            self.context = passing(own)
+        super().create_cfunc_wrapper()
+        self.context = own
 
     def create_cpython_wrapper(self, release_gil: bool = False) -> None:
         context, described = self.context, self.fndesc
-        if self.genlower or context.enable_nrt or not all(map(is_unpacked, described.argtypes)):
+        if not is_called_so(described):
             super().create_cpython_wrapper(release_gil)
+            return
+        context = passing(context)
+        if not all(map(is_unpacked, described.argtypes)):
+            context.create_cpython_wrapper(self.library, described, self.env, self.call_helper, release_gil)
             return
         module = context.create_module("wrapper")
         kind = context.call_conv.get_function_type(described.restype, described.argtypes)
@@ -54,11 +113,34 @@ class _Lower(Lower):  # type: ignore[misc, unused-ignore]
         Wrapper(context, module, called, described, self.env, self.call_helper, release_gil).build()
         self.library.add_ir_module(module)
 
+    def lower_assign(self, ty: Any, inst: Any) -> Any:
+        if isinstance(ty, types.Dispatcher) and isinstance(inst.value, Global):
+            return self.context.get_constant_null(ty)  # what is called follows from its type
+        return super().lower_assign(ty, inst)
+
+    def lower_expr(self, resty: Any, expr: Any) -> Any:
+        if expr.op == "getattr" and expr.attr == "shape":
+            array = expr.value.name
+            if isinstance(self.typeof(array), types.Array):
+                return part(self.builder, self.loadvar(array), _SHAPE)
+        return super().lower_expr(resty, expr)
+
+    def _lower_call_normal(self, fnty: Any, expr: Any, signature: Any) -> Any:
+        if isinstance(fnty, types.Function) and fnty.typing_key is len and expr.args:
+            array = expr.args[0].name
+            if isinstance(self.typeof(array), types.Array) and self.typeof(array).ndim:
+                return part(self.builder, self.loadvar(array), _SHAPE, 0)
+        return super()._lower_call_normal(fnty, expr, signature)
+
     def lower_getitem(self, resty: Any, expr: Any, value: Any, index: Any, signature: Any) -> Any:
         place = self._place(value, index, signature)
         if place is None:
             return super().lower_getitem(resty, expr, value, index, signature)
-        found = self.context.unpack_value(self.builder, signature.args[0].dtype, place)
+        kind = signature.args[0].dtype
+        if kind == types.boolean:
+            found = flag(self.builder, self.builder.load(place))
+        else:
+            found = self.context.unpack_value(self.builder, kind, place)
         return self.context.cast(self.builder, found, signature.return_type, resty)
 
     def lower_setitem(self, target_var: Any, index_var: Any, value_var: Any, signature: Any) -> Any:
@@ -91,13 +173,13 @@ class _Lower(Lower):  # type: ignore[misc, unused-ignore]
         written = given.types if isinstance(given, types.BaseTuple) else (given,)
         place = None
         for d, (word, k, w) in enumerate(zip(words, kinds, written, strict=True)):
-            size = builder.extract_value(described, (_SHAPE, d))
+            size = part(builder, described, _SHAPE, d)
             if isinstance(w, types.IntegerLiteral) and w.literal_value >= 0:
                 at = _WORD(w.literal_value)
             else:
                 at = self._counted(word, k, size)
             place = at if place is None else builder.add(builder.mul(place, size), at)
-        return builder.gep(builder.extract_value(described, _DATA), [place])
+        return builder.gep(part(builder, described, _DATA), [place])
 
     def _counted(self, index: Any, kind: Any, size: Any) -> Any:
         """An index from the beginning: one below zero counts from the end."""

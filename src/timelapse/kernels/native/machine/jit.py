@@ -16,7 +16,8 @@ import numba as nb
 
 from timelapse.kernels.native.machine import store
 from timelapse.kernels.native.machine.objects import PARTS, NotKept, from_bytes, symbols_of, to_bytes
-from timelapse.kernels.native.machine.pipeline import Pipeline
+from timelapse.kernels.native.machine.passing import Target, is_called_so, see_whether_it_fails
+from timelapse.kernels.native.machine.pipeline import ApartPipeline, Pipeline
 from timelapse.kernels.native.machine.version import compiler_version
 
 COUNTS: Counter[str] = Counter()
@@ -84,6 +85,8 @@ class OnDisk:
     def save_overload(self, sig: Any, data: Any) -> None:
         COUNTS["compiled"] += 1
         name = self._name(sig)
+        if self._linked and is_called_so(data.fndesc):
+            see_whether_it_fails(data.fndesc.mangled_name, data.library._final_module)
         try:
             kept = store.write(name, to_bytes(data, linked=self._linked))
             if kept and self._linked:
@@ -100,11 +103,15 @@ class OnDisk:
     disable = flush = enable
 
 
-def primitive(signature: Any = None, *, arrays: bool = False, **options: Any) -> Callable[[Any], Any]:
+def primitive(
+    signature: Any = None, *, arrays: bool = False, apart: bool = False, **options: Any
+) -> Callable[[Any], Any]:
     """A decorator: compiled and kept on disk, now for a signature, else for each with which it is first used.
 
-    `arrays`: whether it makes arrays, or returns one. Numba refuses that without.
+    `arrays`: whether it makes arrays, or returns one. Numba refuses that without. `apart`: it is never written into what calls it,
+    as is certain for a long one; LLVM then passes over it wherever it is called.
     """
+    pipeline = ApartPipeline if apart else Pipeline
 
     def decorate(function: Any) -> Any:
 
@@ -112,11 +119,11 @@ def primitive(signature: Any = None, *, arrays: bool = False, **options: Any) ->
             text = f"{compiler_version()} {function.__module__}.{function.__qualname__} {sig}"
             return hashlib.sha256(text.encode()).hexdigest()[:32]
 
-        made = nb.njit(nogil=True, no_cfunc_wrapper=True, _nrt=arrays, pipeline_class=Pipeline, **options)(
+        made = nb.njit(nogil=True, no_cfunc_wrapper=True, _nrt=arrays, pipeline_class=pipeline, **options)(
             function
         )
         if hasattr(made, "overloads"):
-            made._cache = OnDisk(name, linked=True)
+            made._cache, made.targetctx = OnDisk(name, linked=True), Target(made.targetctx)
             if signature is not None:
                 made.compile(signature)
                 made.disable_compile()

@@ -22,6 +22,8 @@ from numba.core.funcdesc import PythonFunctionDescriptor
 from numba.core.runtime import rtsys
 from numba.core.typing import signature
 
+from timelapse.kernels.native.machine.passing import SURE
+
 types: Any = numba.core.types
 Read: TypeAlias = Callable[[str], bytes | None]
 """What is kept under a name, or None."""
@@ -86,6 +88,7 @@ def to_bytes(made: Any, *, linked: bool) -> bytes:
         "args": list(described.args),
         "inline": bool(described.inline),
         "noalias": bool(described.noalias),
+        "sure": described.mangled_name in SURE,
         "result": _described(made.signature.return_type),
         "environments": [
             [e.env_name, e.globals.get("__name__", ""), [_constant(c, described.qualname) for c in e.consts]]
@@ -108,6 +111,10 @@ def from_bytes(entry: str, payload: bytes, sig: Any, target: Any, read: Read) ->
     library, environments = _in_place(head, code, bitcode, target, read)
     if bitcode:
         PARTS.add(entry, (library, environments), head["symbols"])
+    if head["sure"]:
+        SURE.add(head["mangled"])
+    else:
+        SURE.discard(head["mangled"])
     arguments, _ = sigutils.normalize_signature(sig)
     result = _type(head["result"])
     described = PythonFunctionDescriptor(

@@ -31,6 +31,8 @@ class Library(JITCodeLibrary):  # type: ignore[misc, unused-ignore]
     """A function's code. It is optimised once: with all that it calls, not alone before that."""
 
     counts_references = False
+    apart = False
+    """Whether it is never written into what calls it."""
     shares = False
     """Whether what it calls, where that is not inlined, is called where it is: kept functions are not written out again."""
 
@@ -58,6 +60,8 @@ class Library(JITCodeLibrary):  # type: ignore[misc, unused-ignore]
                 kept[entry] = symbols_in(store.read(entry))
             if function.name in kept[entry]:
                 function.linkage = "available_externally"
+                if any(b"noinline" in attributes for attributes in function.attributes):
+                    function.add_function_attribute("optnone")  # it was optimised when it was compiled
 
 
 @register_pass(mutates_CFG=False, analysis_only=True)
@@ -134,6 +138,7 @@ class Pipeline(CompilerBase):  # type: ignore[misc, unused-ignore]
     """For functions whose variables may hold values of several types, one after the other."""
 
     several = True
+    apart = False
 
     def compile_extra(self, func: Any) -> Any:
         """Compile it: the short way, or Numba's own where that is refused."""
@@ -155,6 +160,7 @@ class Pipeline(CompilerBase):  # type: ignore[misc, unused-ignore]
         state.library.enable_object_caching()
         state.library.counts_references = state.flags.nrt
         state.library.shares = not self.several
+        state.library.apart = self.apart
         state.typingctx = _Resolved(state.typingctx)
         manager = PassManager("timelapse")
         add = manager.add_pass
@@ -180,3 +186,9 @@ class FlatPipeline(Pipeline):
     """For functions in which every variable has one type: no SSA is needed."""
 
     several = False
+
+
+class ApartPipeline(Pipeline):
+    """For long functions, which are never written into what calls them."""
+
+    apart = True

@@ -83,7 +83,7 @@ load64 = _loader(64)
 _load8 = _loader(8)
 
 
-@primitive()
+@primitive(apart=True)
 def text_hash(data, length, salt):  # type: ignore[no-untyped-def]
     """The row hash (tables/rowhash.py) of a string's bytes at an address, with the salt of a lane."""
     total = _U(0)
@@ -107,7 +107,7 @@ def _same_text(a, b, length):  # type: ignore[no-untyped-def]
     return k == length
 
 
-@primitive()
+@primitive(apart=True)
 def take(start, slots, base, i, width):  # type: ignore[no-untyped-def]
     """Look the key whose words are in row i up in the tables. If one has it, the row becomes that key's.
 
@@ -143,7 +143,7 @@ def _hash(start, slots, i, width):  # type: ignore[no-untyped-def]
     return h
 
 
-@primitive()
+@primitive(apart=True)
 def _take(start, slots, base, i, width, h, into, flag):  # type: ignore[no-untyped-def]
     """`take` for one level: 1 where the key is there, 2 where it is known to be gone. `into`: where its words are in a row."""
     pieces = start[0]
