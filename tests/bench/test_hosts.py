@@ -352,6 +352,8 @@ def test_the_benchmark_says_what_is_measured_and_what_simulated(
         hosts, "TROUBLED_EVENTS", 10**10
     )  # of tasks that take days two hosts finish hardly any
     monkeypatch.setattr(limits, "BATCHES", (50, 200))
+    if not quick:
+        monkeypatch.setattr(limits, "EXPONENTS", limits.EXPONENTS[::3])
     settings = Settings(
         2_000 if name == "hosts" else 500, 1, tmp_path / "data", quick=quick, say=lambda _: None
     )
