@@ -22,7 +22,7 @@ from benchmarks.decided import decided
 from benchmarks.fits import best_threshold, fit
 from benchmarks.measure import Bench, Measured
 from benchmarks.simulate import Costs, Curve, Played, World, one_pass, pace, play
-from benchmarks.suites import Settings
+from benchmarks.suites import EXPONENTS, Settings
 from timelapse.plan.schedule import Shape, Times, foretell
 
 SHAPES = (
@@ -353,7 +353,7 @@ def test_the_benchmark_says_what_is_measured_and_what_simulated(
     )  # of tasks that take days two hosts finish hardly any
     monkeypatch.setattr(limits, "BATCHES", (50, 200))
     if not quick:
-        monkeypatch.setattr(limits, "EXPONENTS", limits.EXPONENTS[::3])
+        monkeypatch.setattr(limits, "EXPONENTS", EXPONENTS[::3])
     settings = Settings(
         2_000 if name == "hosts" else 500, 1, tmp_path / "data", quick=quick, say=lambda _: None
     )
