@@ -25,6 +25,7 @@ from tests.depth import deep
 from timelapse.errors import EventOrderError, LogError
 from timelapse.ids import INT64_MAX, INT64_MIN
 from timelapse.log import EventReader, Log, MemoryLog
+from timelapse.log import reader as reading
 from timelapse.log.reader import Columns, LogReader
 
 
@@ -226,6 +227,29 @@ def test_times_and_places_are_read_once(tmp_path: Path, monkeypatch: pytest.Monk
             assert bool(reads) is (times == 0)
         assert len(pickle.dumps(reader)) == len(pickle.dumps(replace(reader)))
         assert pickle.loads(pickle.dumps(reader)) == reader
+
+
+def test_a_files_end_is_parsed_once_while_it_stays_as_it_is(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log = Log.from_events(tmp_path / "log", [Plain(n, n, ts=n) for n in range(100)], [Plain])
+    parsed: list[Path] = []
+    read = reading.pq.read_metadata
+
+    def noting(path: Path, **given: Any) -> Any:
+        parsed.append(path)
+        return read(path, **given)
+
+    monkeypatch.setattr(reading.pq, "read_metadata", noting)
+    for lo in (0, 10, 20):
+        assert [e.seq for e in log.reader.events(lo, lo + 3, {"Plain": Plain})] == [lo, lo + 1, lo + 2]
+    (file,) = dict.fromkeys(parsed)
+    assert len(parsed) == 1
+    data = bytearray(file.read_bytes())
+    data[-12] ^= 1
+    file.write_bytes(data)
+    with pytest.raises(LogError):
+        list(log.reader.events(0, 3, {"Plain": Plain}))
 
 
 def test_gaps_in_seq_are_kept_in_memory() -> None:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 import timelapse as tl
-from timelapse.log import MemoryLog
+from timelapse.log import Log, MemoryLog
 from timelapse.run import replay
+from timelapse.trace import columns
 from timelapse.trace.columns import Columns
 from timelapse.trace.knowledge import Unfocused
 from timelapse.trace.matter import Matter
@@ -59,3 +61,18 @@ def test_what_is_too_much_is_not_looked_for_to_its_end(most: int, monkeypatch: p
     with pytest.raises(Unfocused, match="too many events"):
         matter.demand([("z", 0), ("x", 1)])
     assert len(asked) == 3  # not who wrote x[1]
+
+
+def test_columns_are_read_in_pieces(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whichever core reads a piece: the blocks are those of the log, and fields that are added later fit them."""
+    monkeypatch.setattr(columns, "_PIECE", 2)
+    events = [Seen(a=n, b=n % 7, c=-n, ts=n) for n in range(100)]
+    reader = Log.from_events(tmp_path / "log", events, [Seen], block=8).reader
+    for lo, hi in ((0, 100), (5, 77), (16, 32), (20, 22), (99, 100)):
+        found = Columns(reader, lo, hi, {"Seen": ["a"]})
+        found.add({"Seen": ["c"]})
+        fields = {"Seen": ["a", "c"]}
+        assert [*found.chunks(lo, hi, fields)] == [*reader.chunks(lo, hi, fields)]
+        assert [*found.apart(lambda a, b: reader.chunks(a, b, {"Seen": ["b"]}), {"Seen": ["b"]}).chunks(
+            lo, hi, {"Seen": ["b"]}
+        )] == [*reader.chunks(lo, hi, {"Seen": ["b"]})]  # fmt: skip

@@ -19,6 +19,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from timelapse.errors import LogError, Place, StorageError, meant
+from timelapse.kept import Kept
 from timelapse.log.beside import BESIDE, columns_beside
 from timelapse.log.manifest import REMEDY, FileEntry, Manifest, SegmentEntry
 from timelapse.log.periods import Period
@@ -386,10 +387,13 @@ class _Files:
         group = sum(1 for n in entry.rows[:block] if n)
         try:
             if entry.type not in self._open:
-                check_footer(path, entry)
                 text = self._encodings.of(entry.type) if self._encodings else []
                 self._open[entry.type] = pq.ParquetFile(
-                    path, memory_map=True, page_checksum_verification=True, read_dictionary=text
+                    path,
+                    memory_map=True,
+                    page_checksum_verification=True,
+                    read_dictionary=text,
+                    metadata=_footer(path, entry),
                 )
             stored = ["ts", *names, *(entry.beside if self._beside else ())]
             table = self._open[entry.type].read_row_group(
@@ -417,6 +421,21 @@ class _Files:
             columns += columns_beside(there, BESIDE.names, table.num_rows)
             fields += list(BESIDE)
         return pa.table([pa.array(seq), table["ts"], *columns], schema=pa.schema(fields))
+
+
+_FOOTERS: Kept[tuple[str | int, ...], pq.FileMetaData] = Kept(32)
+"""To parse one takes longer than to read a column of a block."""
+
+
+def _footer(path: Path, entry: FileEntry) -> pq.FileMetaData:
+    """What the end of a segment file says, checked and parsed once as long as the file stays as it is."""
+
+    def read() -> pq.FileMetaData:
+        check_footer(path, entry)
+        return pq.read_metadata(path, memory_map=True)
+
+    found = path.stat()
+    return _FOOTERS.get((str(path), found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns), read)
 
 
 def check_footer(path: Path, entry: FileEntry) -> None:

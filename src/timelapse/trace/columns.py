@@ -37,6 +37,8 @@ _FREE = 32 * BLOCK
 """So many may be read anyway."""
 _AT_ONCE = 1 << 22
 """So many events are compared with keys at a time."""
+_PIECE = 16
+"""Blocks that are read one after the other."""
 _DENSE = 16
 """Where one in so many numbers is asked for, each has a place in a table; else they are searched for."""
 _MANY, _FEW = 16, 4
@@ -64,8 +66,9 @@ class Columns:
         self._parts: list[Chunk] = []
         self._read, self._asked = 0, False
         self._held: list[tuple[Sought, int, int, Seqs]] = []
-        bases = [s.base for s in reader.segments] if isinstance(reader, LogReader) else []
-        self._bases = np.asarray(bases, np.int64)
+        segments = reader.segments if isinstance(reader, LogReader) else ()
+        self._bases = np.asarray([s.base for s in segments], np.int64)
+        self._starts = [s.base + start for s in segments for start in s.starts[::_PIECE]]
         self.add(fields)
 
     def add(self, fields: Mapping[str, Collection[str]]) -> None:
@@ -77,8 +80,7 @@ class Columns:
         fresh = {name: own for name, own in fresh.items() if own or name not in self.fields}
         if not fresh and self._parts:
             return
-        cuts = [self._lo, *(b for b in self._bases.tolist() if self._lo < b < self._hi), self._hi]
-        found = [c for own in _together(lambda b: list(self._chunks(*b, fresh)), pairwise(cuts)) for c in own]
+        found = self._in_pieces(lambda lo, hi: self._chunks(lo, hi, fresh))
         self._parts = (
             [_joined(*both) for both in zip(self._parts, found, strict=True)] if self._parts else found
         )
@@ -91,10 +93,17 @@ class Columns:
         first, self._asked = fresh and not self._asked, self._asked or fresh
         return first
 
-    def apart(self, chunks: Iterable[Chunk], fields: Mapping[str, Collection[str]]) -> Columns:
-        """The columns of some of the events alone: of `chunks`, which have these fields."""
+    def _in_pieces(self, chunks: Callable[[int, int], Iterable[Chunk]]) -> list[Chunk]:
+        """The chunks of the whole stretch, of which each core reads pieces of many blocks. They are the same each time."""
+        cuts = [self._lo, *(start for start in self._starts if self._lo < start < self._hi), self._hi]
+        return [c for own in together(lambda piece: list(chunks(*piece)), pairwise(cuts)) for c in own]
+
+    def apart(
+        self, chunks: Callable[[int, int], Iterable[Chunk]], fields: Mapping[str, Collection[str]]
+    ) -> Columns:
+        """The columns of some of the events alone: `chunks` gives those of a stretch, with these fields."""
         found = copy(self)
-        found._parts, found._held = list(chunks), []
+        found._parts, found._held = self._in_pieces(chunks), []
         found.fields = {name: tuple(own) for name, own in fields.items()}
         return found
 
@@ -282,7 +291,7 @@ class Columns:
             chunks = self._chunks(int(group[0]), int(group[-1]) + 1, {name: list(fields)})
             return [picked(c.tables[name], group) for c in chunks if name in c.tables]
 
-        for tables in _together(read, [g for g in groups if len(g)]):
+        for tables in together(read, [g for g in groups if len(g)]):
             yield from _rows(cls, seqs, fields, tables)
 
 
@@ -364,7 +373,7 @@ def _rows_of(keys: Iterable[Iterable[Wanted]], table: pa.Table) -> Mask:
     return found
 
 
-def _together(work: Callable[[A], B], over: Iterable[A]) -> Iterator[B]:
+def together(work: Callable[[A], B], over: Iterable[A]) -> Iterator[B]:
     """The results in order, on all cores: most of it is done by libraries that let others run."""
     with ThreadPoolExecutor(cores()) as pool:
         yield from pool.map(work, over)

@@ -107,7 +107,7 @@ class Thinning:
         )
         whole = all(set(own) <= {"ts", "seq", *light[name]} for name, own in fields.items())
         if whole and self._columns.once(light):
-            return replace(found, kept=self._columns.apart(found.chunks(self._lo, self._hi, light), light))
+            return replace(found, kept=self._columns.apart(lambda lo, hi: found.chunks(lo, hi, light), light))
         self._columns.add(light)
         return found
 
