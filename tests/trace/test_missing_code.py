@@ -16,6 +16,7 @@ from timelapse.kernels.native import build
 from timelapse.kernels.walk import Moment, slower_start
 from timelapse.log import MemoryLog
 from timelapse.run import replay
+from timelapse.trace import moments
 from timelapse.trace.moments import Past
 
 
@@ -44,6 +45,38 @@ def test_the_compiler_is_waited_for_once_much_ran_as_python(monkeypatch: pytest.
         past.walk(0, [120], visit)
     assert compiled == [False, False, True, True]
     assert len(set(map(repr, found))) == 1
+
+
+def test_few_events_that_take_long_begin_again_compiled(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An event may send thousands: their number does not tell whether the compiler is worth waiting for."""
+    log = MemoryLog(messages(120, seed=2), [Message, Friendship])
+    run = replay(Antispam, log, slices=1, spark=False)
+    asked, found = list(range(0, 121, 5)), dict[bool, list[Any]]()
+    kernel = choose.SliceKernel.__init__
+    for slowly in (False, True):
+        compiled: list[bool] = []
+
+        def watched(self: choose.SliceKernel, *args: object, **given: object) -> None:
+            kernel(self, *args, **given)  # type: ignore[arg-type]
+            compiled.append(self.compiled)  # noqa: B023
+
+        own: list[tuple[int, Any]] = []
+
+        def visit(moment: Moment) -> bool:
+            own.append((moment.seq, repr(moment.value("total", ()))))  # noqa: B023
+            return False
+
+        with monkeypatch.context() as patch:
+            patch.setattr(choose.SliceKernel, "__init__", watched)
+            patch.setattr(build, "_get", lambda text, *, compile_it: emulated(text) if compile_it else None)
+            if slowly:
+                patch.setattr(moments, "_PATIENCE", 0.0)
+                patch.setattr(moments, "_COMPILER", 0.0)
+            Past(run).walk(0, asked, visit)
+        assert compiled == ([False, True] if slowly else [False])
+        found[slowly] = own[-len(asked) :]
+    assert found[True] == found[False]
+    assert [seq for seq, _ in found[True]] == asked
 
 
 class Cheap(tl.Record):

@@ -95,20 +95,25 @@ def slower_start(program: Program, work: PassProgram, known: PassProgram, events
 
 def walker(
     program: Program, work: PassProgram, starts: Mapping[str, pa.Table], events: int, *, final: bool = True,
-    quarantine: int | None = None, slow: int = 0,
+    quarantine: int | None = None, slow: int = 0, waits: bool = False,
 ) -> SliceKernel:  # fmt: skip
-    """A kernel to walk with, over so many events: it is not asked what a slice did. `slow`: so many ran as Python for the same question."""
+    """A kernel to walk with, over so many events: it is not asked what a slice did. `slow`: so many ran as Python for the same question.
+    `waits`: for the compiler, however few events there are."""
     from timelapse.kernels import choose
 
     # A question goes the same way several times, so machine code that is there is worth loading sooner, and the compiler worth
     # waiting for.
-    share = choose.WARM_EVENTS if events >= choose.FLAT_EVENTS else events
-    waits = events >= choose.FLAT_EVENTS and WAYS * (slow + events) >= choose.COLD_EVENTS
-    with choose.repeated(-(-choose.COLD_EVENTS // events) if waits else 1):
+    share = choose.WARM_EVENTS if waits or events >= choose.FLAT_EVENTS else events
+    waits = waits or (events >= choose.FLAT_EVENTS and WAYS * (slow + events) >= choose.COLD_EVENTS)
+    with choose.repeated(choose.COLD_EVENTS if waits else 1):
         return choose.SliceKernel(
             program, work, starts, events, final=final, prefetch=cores() > 1, quarantine=quarantine, asked=(), rows=False,
             share=share,
         )  # fmt: skip
+
+
+class TooSlow(Exception):
+    """A way was left that runs as Python: compiled it would be over sooner, the compiler's time with it."""
 
 
 class Walk:
@@ -118,6 +123,9 @@ class Walk:
     unless with `quarantine`: then that event is undone. A program with windows goes from the log's first event on,
     compiled only; Abandoned is raised where it cannot go on so.
     """
+
+    left = False
+    """Set while it runs as Python: it ends before the next event, and raises TooSlow."""
 
     def __init__(self, kernel: SliceKernel, source: Source) -> None:
         self._source = source
@@ -196,7 +204,7 @@ class Walk:
         def before(stop: int) -> Iterator[Event]:
             for event in itertools.chain(ahead[:], events):
                 ahead[:] = [event]
-                if event.seq >= stop:
+                if event.seq >= stop or self.left:
                     return
                 ahead.clear()
                 yield event
@@ -204,6 +212,8 @@ class Walk:
         while self._next is not None:
             stop = self._next
             kernel.go_through(before(stop))
+            if self.left:
+                raise TooSlow
             if self._visit(visit) and (ahead or self._fill(events, ahead)) and ahead[0].seq == stop:
                 ahead.clear()
 
@@ -240,4 +250,4 @@ def counted(events: Iterable[Event], tick: Tick) -> Iterator[Event]:
         yield event
 
 
-__all__ = ["WAYS", "Moment", "Untold", "Visit", "Walk", "counted", "slower_start", "walker"]
+__all__ = ["WAYS", "Moment", "TooSlow", "Untold", "Visit", "Walk", "counted", "slower_start", "walker"]

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import bisect
+import math
+import time
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from itertools import groupby
@@ -14,8 +16,9 @@ from timelapse.analysis import PassProgram, analyse, build_pass, final_pass
 from timelapse.analysis.onward import onward_states
 from timelapse.errors import HandlerError, ReplayError, TimelapseError
 from timelapse.kernels.base import Tick
+from timelapse.kernels.choose import COLD_EVENTS, foresee
 from timelapse.kernels.source import Source
-from timelapse.kernels.walk import Visit, Walk, slower_start, walker
+from timelapse.kernels.walk import WAYS, TooSlow, Visit, Walk, slower_start, walker
 from timelapse.kinds.base import ABSENT
 from timelapse.kinds.grouped import Grouped, Under
 from timelapse.log.reader import EventReader
@@ -37,6 +40,8 @@ from timelapse.trace.thin import Thinned, thinned
 
 _SOON = 1 << 18
 """Where a way through a slice may end long before its last stop, tables get room for what so many events bring."""
+_PATIENCE, _COMPILER = 1.5, 5.0
+"""Seconds that a way runs as Python before it is asked how long the question takes so, and those that the compiler takes, about."""
 _ALONE = 2048
 """Keys that are looked up one by one in what a slice begins with."""
 
@@ -353,8 +358,9 @@ class Past:
 
     def _pass(
         self, slice_id: int, reader: EventReader, stops: Sequence[int], visit: Visit, states: Collection[str] | None,
-        *, whole: bool, soon: bool,
+        *, whole: bool, soon: bool, waits: bool = False,
     ) -> None:  # fmt: skip
+        """`waits`: for the compiler, however few events there are."""
         lo = self.cuts[slice_id]
         hi = max(lo, stops[-1] + 1) if stops else lo
         work = self._work if whole else self.work(states, hi - lo)
@@ -371,7 +377,7 @@ class Past:
         )
         kernel = walker(
             self.program, work, starts, hi - lo, final=work is self._work,
-            quarantine=self.quarantine if thin is None else None, slow=self.slow,
+            quarantine=self.quarantine if thin is None else None, slow=self.slow, waits=waits,
         )  # fmt: skip
         if thin is None:
             kernel.expect(self.rows(min(hi, lo + _SOON) if soon else hi), soon=soon)
@@ -386,11 +392,34 @@ class Past:
             )
             count = hi - lo if thin is None else len(thin.seqs)
             with going(self.progress, f"through slice {slice_id}", count, slowly=slowly) as tick:
+                if not (walk.compiled or waits):
+                    tick = self._watched(walk, work, count, tick)
                 self._go(walk, stops, visit, tick)
+        except TooSlow:
+            self.progress.note("its events take long as Python: it begins again, compiled")
+            self._pass(slice_id, reader, stops, visit, states, whole=whole, soon=soon, waits=True)
         except HandlerError as error:
             raise ReplayError(
                 "a handler failed where it did not fail before", hint=str(error), code="TL607"
             ) from error  # fmt: skip
+
+    def _watched(self, walk: Walk, work: PassProgram, count: int, tick: Tick) -> Tick:
+        """A tick that ends a way as Python where its events are found to take long, as those do that send thousands each."""
+        began, done, next_ = time.process_time(), 0, _PATIENCE
+
+        def watched(events: int) -> None:
+            nonlocal done, next_
+            tick(events)
+            done += events
+            passed = time.process_time() - began
+            if passed < next_:
+                return
+            next_ *= 2
+            if passed / done * (WAYS * count - done) > _COMPILER:
+                next_ = math.inf  # it is asked once
+                walk.left = foresee(self.program, work, COLD_EVENTS, final=work is self._work).compiled
+
+        return watched
 
     def _go(self, walk: Walk, stops: Sequence[int], visit: Visit, tick: Tick) -> None:
         walk.run(stops, visit, tick)
