@@ -25,7 +25,6 @@ from tests.depth import deep
 from timelapse.errors import EventOrderError, LogError
 from timelapse.ids import INT64_MAX, INT64_MIN
 from timelapse.log import EventReader, Log, MemoryLog
-from timelapse.log import reader as reading
 from timelapse.log.reader import Columns, LogReader
 
 
@@ -234,13 +233,13 @@ def test_a_files_end_is_parsed_once_while_it_stays_as_it_is(
 ) -> None:
     log = Log.from_events(tmp_path / "log", [Plain(n, n, ts=n) for n in range(100)], [Plain])
     parsed: list[Path] = []
-    read = reading.pq.read_metadata
+    read = pq.read_metadata
 
     def noting(path: Path, **given: Any) -> Any:
         parsed.append(path)
         return read(path, **given)
 
-    monkeypatch.setattr(reading.pq, "read_metadata", noting)
+    monkeypatch.setattr(pq, "read_metadata", noting)
     for lo in (0, 10, 20):
         assert [e.seq for e in log.reader.events(lo, lo + 3, {"Plain": Plain})] == [lo, lo + 1, lo + 2]
     (file,) = dict.fromkeys(parsed)

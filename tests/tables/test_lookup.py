@@ -7,6 +7,7 @@ from collections.abc import Callable
 from decimal import Decimal
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pytest
 from hypothesis import given, settings
@@ -132,3 +133,21 @@ def test_when_a_state_is_looked_up() -> None:
     lazy = starting(own, table, 1000, 1000 * KEY_BYTES - 1)
     assert type(lazy) is LazyDict
     assert (lazy[3], bytes_of([lazy, {1: 1}])) == (1, 2 * KEY_BYTES)
+
+
+@pytest.mark.parametrize("at_once", [1, 3, 1 << 13])
+def test_what_is_searched_is_checked_before(at_once: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever a search rests on: where a key is found, and for one that is not there where it would be."""
+    monkeypatch.setattr(lookup, "_AT_ONCE", at_once)
+    own = spec(tl.Counter, int)
+    table = state_table(own, ((k, k) for k in range(0, 400, 2)))
+    hashes = np.asarray(table.column("h").chunk(0), np.uint64)
+    needed: list[tuple[int, int]] = []
+    mapped = MappedTable(own, table, lambda address, size: needed.append((address, size)))
+    for key in range(-4, 404):
+        needed.clear()
+        assert mapped.find(key) == (key if key % 2 == 0 and 0 <= key < 400 else ABSENT)
+        at = int(np.searchsorted(hashes, np.uint64(key_hash((key,)))))
+        for place in range(max(at - 1, 0), min(at + 1, len(hashes))):
+            address = hashes.ctypes.data + 8 * place
+            assert any(first <= address and address + 8 <= first + size for first, size in needed)

@@ -25,6 +25,9 @@ from timelapse.tables.lookup import MappedTable
 from timelapse.tables.rowhash import HashSum
 from timelapse.tables.table import buffers_of, state_table, table_of_buffer, to_dict
 
+Rows = Callable[[pa.Table], pa.Table]
+"""Some rows of a state table, or of what a slice did to a state: by their keys alone."""
+
 
 class RunData(Protocol):
     """What a run stands on. Tables have the stored columns, in log order."""
@@ -39,8 +42,8 @@ class RunData(Protocol):
 
     def quarantined(self) -> pa.Table: ...
 
-    def state_at_cut(self, spec: StateSpec, slices: int) -> pa.Table:
-        """The state table after the first `slices` slices."""
+    def state_at_cut(self, spec: StateSpec, slices: int, only: Rows | None = None) -> pa.Table:
+        """The state table after the first `slices` slices; `only`: those of its rows."""
 
     def tables_at_cuts(self, spec: StateSpec) -> Iterator[pa.Table]:
         """The state tables after the first slice, after two, and so on: each slice's change is read and applied once."""
@@ -205,9 +208,10 @@ class DirectoryData:
                 raise self._damaged(self.path / "state", "the states are not there")
         self._states_seen = True
 
-    def state_at_cut(self, spec: StateSpec, slices: int) -> pa.Table:
+    def state_at_cut(self, spec: StateSpec, slices: int, only: Rows | None = None) -> pa.Table:
         changes = [self._change_table(change_path(self.path, i, spec.name)) for i in range(slices)]
-        return merge.fold(spec, empty(spec), [table for table in changes if table is not None])
+        found = [table if only is None else only(table) for table in changes if table is not None]
+        return merge.fold(spec, empty(spec), found)
 
     def tables_at_cuts(self, spec: StateSpec) -> Iterator[pa.Table]:
         table = empty(spec)
@@ -262,8 +266,9 @@ class MemoryData:
     def quarantined(self) -> pa.Table:
         return self._quarantined
 
-    def state_at_cut(self, spec: StateSpec, slices: int) -> pa.Table:
-        return state_table(spec, self._states(spec.name).items() if slices else ())
+    def state_at_cut(self, spec: StateSpec, slices: int, only: Rows | None = None) -> pa.Table:
+        found = state_table(spec, self._states(spec.name).items() if slices else ())
+        return found if only is None else only(found)
 
     def tables_at_cuts(self, spec: StateSpec) -> Iterator[pa.Table]:
         while True:  # it has one slice

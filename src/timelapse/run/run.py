@@ -19,7 +19,7 @@ from timelapse.model.program import Program, spec_of
 from timelapse.model.types import TIME
 from timelapse.moments import Moment, micros
 from timelapse.progress import Progress
-from timelapse.run.data import DirectoryData, RunData
+from timelapse.run.data import DirectoryData, Rows, RunData
 from timelapse.run.manifest import RunManifest, read_manifest
 from timelapse.run.parameters import parameter
 from timelapse.run.shown import presentable, rows_under
@@ -338,10 +338,10 @@ class Run:
         spec = self.state_spec(name)
         return to_dict(spec, self._data.state_at_cut(spec, slices))
 
-    def table_at_cut(self, state: str | StateSpec, slices: int) -> pa.Table:
-        """The same as a table, as it is stored (tables/table.py)."""
+    def table_at_cut(self, state: str | StateSpec, slices: int, only: Rows | None = None) -> pa.Table:
+        """The same as a table, as it is stored (tables/table.py). `only`: those of its rows, which then are all that is merged."""
         spec = state if isinstance(state, StateSpec) else self.state_spec(state)
-        return self._data.state_at_cut(spec, slices)
+        return self._data.state_at_cut(spec, slices, only)
 
     def tables_at_cuts(self, spec: StateSpec) -> Iterator[pa.Table]:
         """A state's tables after the first slice, after two, and so on. Take no more than there are slices."""

@@ -113,17 +113,23 @@ class MappedLevels:
         return to_dict(self._state.spec, whole(self._state))
 
 
+_AT_ONCE = 1 << 13
+"""Hashes that are checked together: to say of each what is read takes longer than to search."""
+
+
 def _search(hashes: U64, h: np.uint64, need: Need) -> int:
     """`np.searchsorted`, which says what it reads. What stands at the place that it returns is checked too."""
-    base, low, high = hashes.ctypes.data, 0, len(hashes)
-    while low < high:
+    base, size, low, high = hashes.ctypes.data, hashes.itemsize, 0, len(hashes)
+    while high - low > _AT_ONCE:
         middle = (low + high) // 2
-        need(base + middle * hashes.itemsize, hashes.itemsize)
+        need(base + middle * size, size)
         if hashes[middle] < h:
             low = middle + 1
         else:
             high = middle
-    return low
+    last = min(high + 1, len(hashes))
+    need(base + low * size, (last - low) * size)
+    return low + int(np.searchsorted(hashes[low:high], h))
 
 
 def _need_all(table: pa.Table, need: Need) -> None:

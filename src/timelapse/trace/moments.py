@@ -6,7 +6,7 @@ import bisect
 import math
 import time
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from functools import cached_property
+from functools import cached_property, partial
 from itertools import groupby
 from typing import Any, NamedTuple
 
@@ -287,10 +287,10 @@ class Past:
             if len(own) <= _ALONE and not any(isinstance(k, Under) for k in own)
         }
         wanted = work.exact & (keys.keys() | thin.whole)
-        found = {
-            name: table if name in thin.whole else beginning(self.spec.states[name], table, keys[name])
-            for name, table in self.starts(slice_id, sorted(wanted - alone)).items()
-        }
+        found = dict(self.starts(slice_id, sorted(wanted & thin.whole)))
+        for name in sorted(wanted - thin.whole - alone) if slice_id else ():
+            only = partial(beginning, self.spec.states[name], keys=keys[name])
+            found[name] = self.run.table_at_cut(name, slice_id, only)
         for name in wanted & alone if slice_id else ():
             held = [(key, self.run.value_at_cut(name, key, slice_id)) for key in keys[name]]
             found[name] = state_table(self.spec.states[name], [h for h in held if h[1] is not ABSENT])
@@ -388,7 +388,7 @@ class Past:
             slowly = (
                 ""
                 if walk.compiled
-                else "the slice is gone through as Python, for the program does not run compiled"
+                else f"the slice is gone through as Python, for {walk.why_python or 'the program does not run compiled'}"
             )
             count = hi - lo if thin is None else len(thin.seqs)
             with going(self.progress, f"through slice {slice_id}", count, slowly=slowly) as tick:
