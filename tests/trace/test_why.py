@@ -26,7 +26,9 @@ from timelapse.trace import likely as likely_module
 from timelapse.trace import writers as writers_module
 from timelapse.trace.knowledge import Ask
 from timelapse.trace.moments import Past
+from timelapse.trace.recorder import Recorder
 from timelapse.trace.steps import MISSING, line_of
+from timelapse.trace.tracer import _emits_at_most
 from timelapse.trace.writers import Written, writers
 
 
@@ -212,6 +214,67 @@ def test_of_many_calls_the_one_that_put_the_record_out_is_told(
         assert told.trace.outputs == full.trace.outputs
         assert len(told.lines) < 12
         assert told.lines[-1][0].startswith("handlers were called 152 times")
+
+
+def test_calls_that_do_not_reach_the_record_are_hardly_observed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each emits one at most: what is told of those before is what they wrote."""
+    edges = [(n, n + 1) for n in range(1, 151)] + [(7000, 1), (8000, 1)]
+    events = [Edge(ts=n, a=a, b=b) for n, (a, b) in enumerate(edges)]
+    run = replay(Spread, MemoryLog(events, [Edge]), spark=False)
+    observed: list[str] = []
+    condition = Recorder._condition
+
+    def noting(self: Recorder, *args: Any) -> Any:
+        observed.append(self.function)
+        return condition(self, *args)
+
+    monkeypatch.setattr(Recorder, "_condition", noting)
+    trace.why(run, "Joined:node=149,label=8000", depth=0)
+    assert observed.count("hear") < 2 * 2 * 66
+
+
+class _Handlers:
+    """By their names: how many records each emits at most."""
+
+    def emits_1(self: Any, e: Any) -> None:
+        for x in e.a:
+            self.n[x] += 1
+        self.emit(e)
+
+    def emits_0(self: Any, e: Any) -> None:
+        self.n[e.a] += 1
+
+    def emits_2(self: Any, e: Any) -> None:
+        if e.a:
+            self.emit(e)
+        else:
+            self.emit(e)
+
+    def unknown_in_a_loop(self: Any, e: Any) -> None:
+        for x in e.a:
+            self.emit(x)
+
+    def unknown_in_a_list(self: Any, e: Any) -> None:
+        self.n[e.a] = len([self.emit(x) for x in e.a])
+
+    def unknown_by_another_name(self: Any, e: Any) -> None:
+        put = self.emit
+        put(e)
+
+    def unknown_by_a_method(self: Any, e: Any) -> None:
+        self.emits_1(e)
+
+    def unknown_by_a_function(self: Any, e: Any) -> None:
+        print(self, e)
+
+    def unknown_by_a_base(self: Any, e: Any) -> None:
+        super().on(e)  # type: ignore[misc]
+
+
+@pytest.mark.parametrize("name", [name for name in vars(_Handlers) if name.startswith(("emits", "unknown"))])
+def test_how_many_records_a_call_emits_at_most(name: str) -> None:
+    expected = int(name[-1]) if name.startswith("emits") else None
+    assert _emits_at_most(vars(_Handlers)[name], vars(_Handlers)) == expected
 
 
 def test_why_not_names_few_of_many_records() -> None:

@@ -6,10 +6,9 @@ from collections.abc import Collection, Sequence
 
 import numpy as np
 import numpy.typing as npt
-import pyarrow as pa
-import pyarrow.compute as pc
 
 from timelapse.errors import RunError
+from timelapse.log.part import reading
 from timelapse.log.reader import EventReader
 from timelapse.log.rows import row_maker
 from timelapse.log.types import bind as bind_types
@@ -18,7 +17,7 @@ from timelapse.model.events import Event
 from timelapse.model.program import Program, spec_of
 from timelapse.run.run import Run
 from timelapse.run.takeout import reader_without
-from timelapse.trace.columns import picked
+from timelapse.trace.columns import picked, together
 
 
 def reader_of(run: Run) -> EventReader:
@@ -66,16 +65,21 @@ def events_at(reader: EventReader, program: Program, seqs: Sequence[int]) -> dic
     """Several events with all their fields, by seq (ascending). Raises RunError (TL606)."""
     classes: dict[str, type[Event]] = {cls.__name__: cls for cls in heard(spec_of(program), reader.types)}
     bind_types(reader.types, classes.values())
-    found: dict[int, Event] = {}
-    wanted = np.asarray(seqs, np.int64)
-    for group in np.split(wanted, np.flatnonzero(np.diff(wanted) >= _TOGETHER) + 1) if len(wanted) else ():
+    wanted, base = np.asarray(seqs, np.int64), reading(reader, encoded=True)
+
+    def read(group: npt.NDArray[np.int64]) -> list[Event]:
         lo, hi = int(group[0]), int(group[-1]) + 1
-        names = [*classes] if len(classes) == 1 else _types_of(reader, lo, hi, classes, group)
+        names = [*classes] if len(classes) == 1 else _types_of(base, lo, hi, classes, group)
         every = {name: [f.name for f in classes[name].__fields__] for name in names}
-        for chunk in reader.chunks(lo, hi, every):
-            for name, table in chunk.tables.items():
-                own = table.filter(pc.is_in(table["seq"], value_set=pa.array(group)))
-                found |= {e.seq: e for e in row_maker(classes[name], every[name])(own)}
+        return [
+            event
+            for chunk in base.chunks(lo, hi, every)
+            for name, table in chunk.tables.items()
+            for event in row_maker(classes[name], every[name])(picked(table, group))
+        ]
+
+    groups = np.split(wanted, np.flatnonzero(np.diff(wanted) >= _TOGETHER) + 1) if len(wanted) else ()
+    found = {event.seq: event for own in together(read, groups) for event in own}
     for seq in seqs:
         if seq not in found:
             found[seq] = event_at(reader, program, seq)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 from bisect import bisect_left
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from decimal import Decimal
 from functools import partial
@@ -60,8 +60,9 @@ class Value:
 class Recorder:
     """Collects the steps of one event. The methods `at`, `value`, `test`, `both` and `branch` are called by handlers."""
 
-    def __init__(self, sites: Sites) -> None:
-        self._sites = sites
+    def __init__(self, sites: Sites, emits: Mapping[str, int] | None = None) -> None:
+        """`emits`: how many records a call of a handler emits at most, where that is known."""
+        self._sites, self._emits = sites, emits or {}
         self.clear()
 
     def clear(self, record: int | None = None) -> None:
@@ -77,6 +78,8 @@ class Recorder:
         """The first so many steps have been gone through for what is kept."""
         self._over = False
         """Whether what is asked about is over: nothing more is told."""
+        self._deaf = False
+        """Whether nothing is heard but writes and records, as the call does not reach the record that is asked about; or nothing at all."""
         self.line = 0
         self.function = ""
         self.cut = False
@@ -99,6 +102,8 @@ class Recorder:
         self.calls += 1
         if self._record is not None and self.calls > MOST_CALLS and not self._over:
             self._forget()
+            most = self._emits.get(handler)
+            self._deaf = self._over or (most is not None and self._records + most <= self._record)
         if self._over:
             return
         self.starts.append((handler, len(self.steps)))
@@ -114,10 +119,10 @@ class Recorder:
 
     def value(self, index: int, value: Any) -> Any:
         """An expression gave a value."""
-        if self._over:
-            return value
         site = self._sites.all[index]
         self.line, self.function = site.line, site.function
+        if self._deaf:
+            return value
         found = Value(site, seen(value), self._parts(site), self._reads_of(site), self._origin(site))
         self._values[index] = found
         if site.assigns is not None:
@@ -129,7 +134,7 @@ class Recorder:
     def test(self, index: int, value: Any) -> bool:
         """A part of a condition gave a value; what counts is whether it is true."""
         outcome = bool(value)
-        if self._over:
+        if self._deaf:
             return outcome
         site = self._sites.all[index]
         self._values[index] = Value(site, outcome, self._parts(site))
@@ -137,7 +142,7 @@ class Recorder:
 
     def both(self, index: int, value: bool) -> bool:
         """Parts of a condition that are put together."""
-        if self._over:
+        if self._deaf:
             return value
         site = self._sites.all[index]
         self._values[index] = Value(site, value, self._parts(site))
@@ -145,7 +150,7 @@ class Recorder:
 
     def branch(self, index: int, outcome: bool) -> bool:
         """A condition was decided."""
-        if self._over:
+        if self._deaf:
             return outcome
         site = self._sites.all[index]
         parts = self._parts(site)
@@ -201,7 +206,7 @@ class Recorder:
 
         def told_get(key: Any, default: Any) -> Any:
             value = get(key, default)
-            if quiet or self._over:
+            if quiet or self._deaf:
                 return value
             stored = get(key, ABSENT)
             self._read(
@@ -233,7 +238,7 @@ class Recorder:
 
         def told_items() -> Iterable[tuple[Any, Any]]:
             found = list(items())
-            if quiet or self._over:
+            if quiet or self._deaf:
                 return found
             self._read(Read(name, None, len(found), True, self.line, every=True))
             return found
@@ -246,7 +251,7 @@ class Recorder:
         def told_outer(key: Any) -> Any:
             nonlocal quiet
             checked = outer(key)
-            if not quiet and not self._over:
+            if not quiet and not self._deaf:
                 quiet = True
                 try:
                     # Compiled, how many they are may be known where nobody keeps which.

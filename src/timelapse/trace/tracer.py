@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import inspect
 import types
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -59,7 +59,9 @@ class Tracer:
         """The names of handlers and other methods that may emit."""
         looked = {use.state for use in self._spec.times if use.what in VIEWS}
         self._sites = Sites(objects, plain, self.emitting, looked)
-        self._recorder = Recorder(self._sites)
+        called = methods.keys() - self._spec.states.keys() - params_of(self._program).keys()
+        emits = {h.name: _emits_at_most(h.function, called) for h in self._spec.handlers}
+        self._recorder = Recorder(self._sites, {n: most for n, most in emits.items() if most is not None})
         self._work = self._rewritten(work, methods)
         self._stored: dict[str, pa.Table] = {}
         self._asked: dict[str, int] = {}
@@ -369,6 +371,38 @@ def _emitting(methods: Mapping[str, Any]) -> set[str]:
     while more := {n for n, called in calls.items() if n not in found and called & found}:
         found |= more
     return found
+
+
+_MANY_TIMES = (
+    ast.For, ast.While, ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp, ast.Lambda, ast.FunctionDef,
+)  # fmt: skip
+
+
+def _emits_at_most(handler: types.FunctionType, methods: Collection[str]) -> int | None:
+    """How many records one call emits at most; None where that does not follow from its own text alone."""
+    node = function_source(handler).node
+    if not isinstance(node, ast.FunctionDef) or not node.args.args:
+        return None
+    own = node.args.args[0].arg
+    inside = [n for statement in node.body for n in ast.walk(statement)]
+    emits = [n.func for n in inside if isinstance(n, ast.Call) and _is_emit(n.func, own)]
+    objects = [n.value for n in inside if isinstance(n, ast.Attribute)]
+    often = [n for outer in inside if isinstance(outer, _MANY_TIMES) for n in ast.walk(outer)]
+    for n in inside:
+        if isinstance(n, ast.Name) and (n.id == "super" or (n.id == own and n not in objects)):
+            return None  # somebody else may emit
+        if isinstance(n, ast.Attribute) and (n.attr in methods or (n.attr == "emit" and n not in emits)):
+            return None
+    return None if any(n in often for n in emits) else len(emits)
+
+
+def _is_emit(node: ast.expr, own: str) -> bool:
+    return (
+        isinstance(node, ast.Attribute)
+        and node.attr == "emit"
+        and isinstance(node.value, ast.Name)
+        and node.value.id == own
+    )
 
 
 def _called(node: ast.AST) -> set[str]:
