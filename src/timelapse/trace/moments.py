@@ -287,8 +287,9 @@ class Past:
             if len(own) <= _ALONE and not any(isinstance(k, Under) for k in own)
         }
         wanted = work.exact & (keys.keys() | thin.whole)
-        found = dict(self.starts(slice_id, sorted(wanted & thin.whole)))
-        for name in sorted(wanted - thin.whole - alone) if slice_id else ():
+        whole = wanted & set(thin.whole)
+        found = dict(self.starts(slice_id, sorted(whole)))
+        for name in sorted(wanted - whole - alone) if slice_id else ():
             only = partial(beginning, self.spec.states[name], keys=keys[name])
             found[name] = self.run.table_at_cut(name, slice_id, only)
         for name in wanted & alone if slice_id else ():
