@@ -13,12 +13,13 @@ from timelapse.display import many
 from timelapse.errors import LogError, UsageError
 from timelapse.log import manifest as stored
 from timelapse.log.derived import Outputs, write_outputs
+from timelapse.log.footers import unreadable
 from timelapse.log.info import LogInfo, info_of
 from timelapse.log.manifest import IngestEntry, Manifest
 from timelapse.log.periods import Period
 from timelapse.log.place import as_path, opened, whole_folder
 from timelapse.log.quarantine import bad_rows
-from timelapse.log.reader import LogReader, type_named, unreadable
+from timelapse.log.reader import LogReader, type_named
 from timelapse.log.segment import BLOCK_EVENTS, write_events
 from timelapse.log.types import EventType, bind, event_types
 from timelapse.log.versions import LogVersion, expire, forget, keep, versions_of

@@ -18,16 +18,15 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from timelapse.errors import LogError, Place, StorageError, meant
-from timelapse.kept import Kept
+from timelapse.errors import LogError, Place, meant
 from timelapse.log.beside import BESIDE, columns_beside
-from timelapse.log.manifest import REMEDY, FileEntry, Manifest, SegmentEntry
+from timelapse.log.footers import footer, unreadable
+from timelapse.log.manifest import FileEntry, Manifest, SegmentEntry
 from timelapse.log.periods import Period
 from timelapse.log.rows import InRows
 from timelapse.log.types import EventType
 from timelapse.log.without import kept
 from timelapse.model.events import Event
-from timelapse.store.parts import CheckedFile
 from timelapse.store.remote import path_of, pinned
 
 Columns = Mapping[str, Sequence[str] | None]
@@ -393,7 +392,7 @@ class _Files:
                     memory_map=True,
                     page_checksum_verification=True,
                     read_dictionary=text,
-                    metadata=_footer(path, entry),
+                    metadata=footer(path, entry),
                 )
             stored = ["ts", *names, *(entry.beside if self._beside else ())]
             table = self._open[entry.type].read_row_group(
@@ -421,50 +420,6 @@ class _Files:
             columns += columns_beside(there, BESIDE.names, table.num_rows)
             fields += list(BESIDE)
         return pa.table([pa.array(seq), table["ts"], *columns], schema=pa.schema(fields))
-
-
-_FOOTERS: Kept[tuple[str | int, ...], pq.FileMetaData] = Kept(32)
-"""To parse one takes longer than to read a column of a block."""
-
-
-def _footer(path: Path, entry: FileEntry) -> pq.FileMetaData:
-    """What the end of a segment file says, checked and parsed once as long as the file stays as it is."""
-
-    def read() -> pq.FileMetaData:
-        check_footer(path, entry)
-        return pq.read_metadata(path, memory_map=True)
-
-    found = path.stat()
-    return _FOOTERS.get((str(path), found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns), read)
-
-
-def check_footer(path: Path, entry: FileEntry) -> None:
-    """Check the end of a segment file, which says where its pages are; those have checksums of their own.
-
-    Raises LogError (TL405) where it was altered, OSError where it cannot be read.
-    """
-    if entry.part is None:
-        return
-    try:
-        file = CheckedFile(path, entry.part, REMEDY)
-        end = entry.bytes - _TAIL
-        file.need(max(end, 0))
-        length = int.from_bytes(file.data[end : end + 4].to_pybytes(), "little") if end > 0 else 0
-        file.need(max(end - length, 0))
-    except StorageError as error:
-        raise unreadable(path, error.message) from None
-
-
-_TAIL = 8
-"""Bytes at the end of a Parquet file: the footer's length and a mark."""
-
-
-def unreadable(path: Path, reason: object) -> LogError:
-    """The error for a segment file that is missing or damaged."""
-    return LogError(
-        f"a segment file cannot be read: {reason}", place=Place(str(path)), code="TL405",
-        hint=REMEDY,
-    )  # fmt: skip
 
 
 def type_named(types: Sequence[EventType], name: str, where: str) -> EventType:
