@@ -13,7 +13,7 @@ from dataclasses import replace
 from timelapse.analysis.result import PassProgram
 from timelapse.kernels.lowered import lowered_pass, refused
 from timelapse.kernels.native.unit import Column, Unit
-from timelapse.model.program import Program
+from timelapse.model.program import Program, spec_of
 
 
 def in_order(unit: Unit) -> dict[str, list[int]]:
@@ -60,7 +60,8 @@ def runs_ahead(decider: Unit) -> bool:
 
 def deciding_pass(program: Program, work: PassProgram) -> PassProgram | None:
     """What is to be run ahead of a final pass; None where that cannot be done, or is not needed."""
-    if not work.takes_out or work.decides or work.serial is not None:
+    called = any(use.what == "after" for use in spec_of(program).times)
+    if not (called and work.takes_out) or work.decides or work.serial is not None:
         return None
     found = replace(work, takes_out=True, finds_late=True, decides=True, keeps=False, by_key=None)
     try:
