@@ -23,7 +23,7 @@ from timelapse.run.reference import run_serial
 
 
 class Counted(tl.Program):
-    """What a call has counted decides, of two types and with texts; an own step fails, and rejects; ticks have no part in it."""
+    """What a call has counted decides, of two types and with texts; an own step fails, and rejects; windows and ticks have no part in it."""
 
     limit: int = 7
 
@@ -36,9 +36,9 @@ class Counted(tl.Program):
         self.total[m.who] += m.amount
         if m.amount == 3 and m.who % 4 == 1:
             raise ValueError(f"at once {m.who}")
-        if self.total[m.who] > 40:
+        if self.total.last(9)[m.who] > 4:
             self.reject("many")
-        self.emit(Out(who=m.who, total=self.total[m.who]))
+        self.emit(Out(who=m.who, total=self.total.last(9)[m.who]))
 
     @tl.on(Mark)
     def mark(self, m: Mark) -> None:

@@ -94,6 +94,8 @@ class _Writer:
 
     def read(self, state: str) -> str:
         """A whole number that a state gives."""
+        if state == "total" and not self._sums and self._rng.random() < 0.5:
+            return f"self.total.{self._rng.choice(['last(9)', 'last(20)', 'ago(7)'])}[{self.number()}]"
         if state == "names":
             return f"self.names[{self.name()}]"
         if state == "seen":

@@ -44,7 +44,7 @@ def decided(bodies: Sequence[Sequence[Node]], told: Collection[str]) -> tuple[De
     except Undecided as why:
         return str(why)
     summed = set[int]().union(*(finder.summed for finder in finders))
-    if summed & set[int]().union(*(finder.others for finder in finders)):
+    if summed & others_of(finders):
         return "a sum may leave int64"
     return tuple(
         Decision(
@@ -53,6 +53,13 @@ def decided(bodies: Sequence[Sequence[Node]], told: Collection[str]) -> tuple[De
         )
         for finder, body in zip(finders, bodies, strict=True)
     )
+
+
+def others_of(finders: Sequence[Events]) -> set[int]:
+    """The tables that are no sums of what is told."""
+    pushed = set[int]().union(*(finder.pushed for finder in finders))
+    left = set[int]().union(*(finder.left for finder in finders))
+    return set[int]().union(left - pushed, *(finder.others for finder in finders))
 
 
 def numbered_decisions(
@@ -155,6 +162,8 @@ class Events:
         self._row, self._told, self._asks = f"q{event}", told, asks
         self._columns = Keys(self._row)
         self.added, self.summed, self.others = list[Touch](), set[int](), set[int]()
+        self.pushed, self.left = set[int](), set[int]()
+        """Tables whose changes go to a log of what is looked back on; those of which it is asked whether what has left a window, taken from a sum, leaves int64."""
         self.impossible = dict[int, int]()
         """The branches that are taken where a sum leaves int64, by identity, with the sum's table."""
 
@@ -263,11 +272,24 @@ class Events:
         if node.orelse or not all(isinstance(n, Leave) for n in node.body):
             return None
         match parsed(node.test):
-            case ast.Call(func=ast.Name(id="plus_left" | "minus_left"), args=[ast.Name(id=total), a, b]):
+            case ast.Call(
+                func=ast.Name(id="plus_left" | "minus_left" as how), args=[ast.Name(id=total), a, b]
+            ):
                 found = known.sums.get(total)
                 sides = [known.sums[n.id] for n in (a, b) if isinstance(n, ast.Name) and n.id in known.sums]
                 fits = found is not None and len(sides) == 1
                 fits = fits and found is not None and sides[0][:2] == found[:2]
+                if (
+                    how == "minus_left"
+                    and found is None
+                    and len(sides) == 2
+                    and sides[0].table == sides[1].table
+                ):
+                    found, fits = (
+                        sides[0],
+                        True,
+                    )  # each was the sum at some time: half as large as int64, at most
+                    self.left.add(found.table)
             case ast.Compare(
                 left=ast.Name(id=total), ops=[ast.Lt() | ast.Gt() as op], comparators=[ast.Name(id=old)]
             ):
@@ -290,6 +312,17 @@ class Events:
                 is_sum = found is not None and found[:2] == (own, number_of(word))
                 if not is_sum and not self._adds(own, value, known):
                     self.others.add(own)
+            case ast.Call(
+                func=ast.Name(id="push"),
+                args=[
+                    _,
+                    _,
+                    _,
+                    _,
+                    ast.Call(func=ast.Name(id="minus"), args=[_, ast.Subscript(value=ast.Name(id=table))]),
+                ],
+            ):
+                self.pushed.add(int(table[1:]))
             case ast.Call(func=ast.Name(id="mark" | "drop")):
                 pass  # a row's flags; zeros
             case _:

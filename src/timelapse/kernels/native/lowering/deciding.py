@@ -11,7 +11,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
-from timelapse.kernels.native.lowering.decided import Events, Undecided
+from timelapse.kernels.native.lowering.decided import Events, Undecided, others_of
 from timelapse.kernels.native.lowering.form import (
     Assign,
     Break,
@@ -53,7 +53,7 @@ def deciding(
             finder.follow(body)
     except Undecided as why:
         return str(why)
-    others = set[int]().union(*(finder.others for finder in finders))
+    others = others_of(finders)
     bounded = {node: t for finder in finders for node, t in finder.impossible.items() if t not in others}
     fails = {
         event
