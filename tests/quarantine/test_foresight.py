@@ -56,6 +56,27 @@ class Called(tl.Program):
         self.emit(Out(who=m.who, total=self.named[m.name]))
 
 
+class Windowed(tl.Program):
+    """An event's own step looks back; what fails later does not."""
+
+    total: tl.Counter[int]
+
+    @tl.on(Move)
+    def go(self, m: Move) -> None:
+        self.total[m.who] += m.amount
+        if m.amount == 1:
+            del self.total[m.who + 1]
+        self.emit(Out(who=m.who, total=self.total.last(9)[m.who]))
+        self.emit(Out(who=m.who, total=self.total.ago(5)[m.who]))
+
+    @tl.on(Move, after=4)
+    def late(self, m: Move) -> None:
+        self.total[m.who] += 1
+        if m.amount == 3:
+            raise KeyError(f"late {m.who}")
+        self.emit(Out(who=-1, total=self.total.last(20)[m.who]))
+
+
 class Broken(tl.Program):
     """Some of what fails runs as Python, and that is seen late."""
 
@@ -97,7 +118,7 @@ def noted(monkeypatch: pytest.MonkeyPatch) -> dict[str, int]:
     return counts
 
 
-@pytest.mark.parametrize("program", [Decided, Called, Large, Broken])
+@pytest.mark.parametrize("program", [Decided, Called, Windowed, Large, Broken])
 def test_the_same_as_the_reference(program: type[tl.Program], noted: dict[str, int], tmp_path: Path) -> None:
     late = 0
     for seed in range(deep(3)):
