@@ -19,6 +19,7 @@ from tests.writers.sources import load_source
 from timelapse.errors import TooManyQuarantined
 from timelapse.kernels.choose import SWITCH
 from timelapse.kernels.native import build, decider, foresight, rewinding, together
+from timelapse.kernels.native.kernel import NativeKernel
 from timelapse.run.reference import run_serial
 
 
@@ -111,6 +112,40 @@ class Early(tl.Program):
             raise KeyError(f"late {self.total[m.who]}")
 
 
+class Keyed(tl.Program):
+    """Many keys of an event's own step; a few decide."""
+
+    seen: tl.Set[tuple[int, int]]
+    late: tl.Counter[int]
+
+    @tl.on(Mark)
+    def go(self, m: Mark) -> None:
+        self.seen.add((m.who, m.seq))
+
+    @tl.on(Mark, after=4)
+    def called(self, m: Mark) -> None:
+        self.late[m.who % 50] += 1
+        if (self.late[m.who % 50] + m.who) % 9 == 4:
+            raise ValueError(f"late {m.who}")
+
+
+class Named(tl.Program):
+    """The same, and texts are keys of what decides."""
+
+    seen: tl.Set[tuple[int, int]]
+    late: tl.Counter[str]
+
+    @tl.on(Mark)
+    def go(self, m: Mark) -> None:
+        self.seen.add((m.who, m.seq))
+
+    @tl.on(Mark, after=4)
+    def called(self, m: Mark) -> None:
+        self.late[m.name] += 1
+        if (self.late[m.name] + m.who) % 9 == 4:
+            raise ValueError(f"late {m.who}")
+
+
 @pytest.fixture
 def noted(monkeypatch: pytest.MonkeyPatch) -> dict[str, int]:
     """How many events were left out, and how often events that fail were sought in passes of their own."""
@@ -201,6 +236,36 @@ def test_what_cannot_be_run_ahead_any_more_has_it_begin_again(
     assert compare(Counted, 7, tmp_path) > 5
     assert (noted["left out"] > 0) == (how is _after_some)
     assert noted["passes"] > 0
+
+
+@pytest.mark.parametrize("program", [Keyed, Named])
+def test_it_goes_on_beside_kernels_that_follow_one_another(
+    program: type[tl.Program], noted: dict[str, int], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """States that are too large for the memory begin anew in another kernel. It knows other words for texts."""
+    monkeypatch.setenv("TIMELAPSE_MEMORY", "1M")
+    kernels: list[Any] = []
+    begin = NativeKernel.__init__
+
+    def noting(self: Any, *args: Any, **named: Any) -> None:
+        kernels.append(self)
+        begin(self, *args, **named)
+
+    monkeypatch.setattr(NativeKernel, "__init__", noting)
+    rng = random.Random(5)
+    events: list[tl.Event] = [Unheard(x=1)._at(0, 0)]
+    for n in range(1, 6000):
+        events.append(Mark(who=rng.randrange(3000), name=str(rng.randrange(40)))._at(n // 3, n))
+    events.append(Unheard(x=1)._at(3000, 6000))
+    given: dict[str, Any] = {"quarantine": True, "max_quarantined": 3000}
+    log = tl.Log.from_events(tmp_path / "log", events, [Mark, Unheard], block=500)
+    run = tl.replay(program, log, slices=1, spark=False, cache=False, **given)
+    reference = run_serial(program, events, **given)
+    assert told(run) == told(reference)
+    assert run.stored_quarantined() == reference.stored_quarantined()
+    assert len(kernels) > 3
+    assert noted["left out"] > 20
+    assert (noted["left out"] == run.stored_quarantined().num_rows) == (program is Keyed)
 
 
 @pytest.mark.parametrize("most", [3, 20])

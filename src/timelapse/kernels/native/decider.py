@@ -38,8 +38,8 @@ class Decider(NativeKernel):
         self.begin()
 
     def fits(self, interned: Interned) -> bool:
-        """Whether it knows texts by the same words as another kernel."""
-        return interned is self._interned
+        """Whether it knows texts by the same words as another kernel. Constants have the same words everywhere."""
+        return interned is self._interned or all(c.kind not in ("str", "bytes") for c in self._unit.columns)
 
     def failing(self, batch: Batch) -> Ints:
         """The next steps: those that fail, as the function puts them out (REFUSED). Raises Unknown."""
