@@ -203,7 +203,7 @@ def test_the_same_as_the_reference(program: type[tl.Program], noted: dict[str, i
 def test_random_programs(noted: dict[str, int], monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(build, "_get", lambda text, *, compile_it: emulated(text))
     late = 0
-    for seed in range(deep(60)):
+    for seed in range(deep(30)):
         program = load_source(deciding_program(random.Random(seed)))
         (tmp_path / str(seed)).mkdir()
         late += compare(program, seed, tmp_path / str(seed), slices=(1, 1, 3)[seed % 3])
