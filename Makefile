@@ -35,27 +35,26 @@ demo: install
 
 # ARGS goes to pytest: make test ARGS="tests/log -x". Without it everything runs, in two processes.
 test: install
-	$(BIN)/python -m pytest $(or $(ARGS),$(SPREAD))
+	$(BIN)/python -m pytest $(or $(ARGS),$(IN_TWO))
 
 # While you work: of each test the first case, without Spark, other processes, the compiler, and what takes long: more than
 # half a second of processor time when `make times` measured it.
 test-fast: install
-	$(BIN)/python -m pytest $(SPREAD) --first-cases -m "not (spark or process or compiled or slow)" $(ARGS)
+	$(BIN)/python -m pytest $(IN_TWO) --first-cases -m "not (spark or process or compiled or slow)" $(ARGS)
 
 # All random examples and all combinations that tests name, of which the usual run tries some (tests/depth.py). It takes about
 # three times as long.
 test-deep: install
-	TIMELAPSE_DEPTH=3 $(BIN)/python -m pytest $(or $(ARGS),$(SPREAD))
+	TIMELAPSE_DEPTH=3 $(BIN)/python -m pytest $(or $(ARGS),$(IN_TWO))
 
 # Runs the tests and writes how long they took (tests/times.json), by which `slow` is marked and long files come first.
 times: install
-	$(BIN)/python -m pytest $(SPREAD) --write-times $(ARGS)
+	$(BIN)/python -m pytest $(IN_TWO) --write-times $(ARGS)
 
 # Whole groups of tests (tests/groups.py), those that take long first (tests/conftest.py). Code that is compiled is kept:
 # without it each process rewrites the assertions of all tests, and each process that a test starts compiles all modules.
 test test-fast test-deep times: export PYTHONDONTWRITEBYTECODE =
-# Three processes, for two cores: tests wait a fifth of their time, for other processes, timers and disks.
-SPREAD := -n 3 --dist loadgroup --durations 25
+IN_TWO := -n 2 --dist loadgroup --durations 25
 
 lint: install
 	$(BIN)/ruff check src tests benchmarks
