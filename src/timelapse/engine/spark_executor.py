@@ -216,10 +216,8 @@ class SparkExecutor:
         self._jobs = [job for job in self._jobs if job.is_alive() or job.open()]
 
     def cancel(self) -> None:
-        if isinstance(
-            sys.exception(), KeyboardInterrupt
-        ):  # other cancellations are of single tasks: the run goes on
-            hush(self._spark)
+        if isinstance(sys.exception(), KeyboardInterrupt):
+            hush(self._spark)  # other cancellations are of single tasks: the run goes on
         context = self._context()
         deadline = time.monotonic() + _CANCEL_SECONDS
         while True:

@@ -428,9 +428,10 @@ def uncompiled(
     now: list[Unit] = []
     later: list[Unit] = []
     switch = _switch()
-    for work, events, final in with_deciding(program, passes):
-        if switch in ("python", "interpreted") or (switch == "auto" and events < WARM_EVENTS):
-            continue
+    if switch in ("python", "interpreted"):
+        return now, later
+    enough = (one for one in passes if switch == "native" or one[1] >= WARM_EVENTS)
+    for work, events, final in with_deciding(program, enough):
         try:
             unit = lowered_pass(program, work, final=final)
         except refused():

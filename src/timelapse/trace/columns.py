@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from copy import copy
 from dataclasses import dataclass
+from functools import partial
 from itertools import compress, pairwise, product
 from typing import Any, TypeVar
 
@@ -20,6 +20,7 @@ from timelapse.log.part import reading
 from timelapse.log.reader import Chunk, EventReader, LogReader, cut_rows
 from timelapse.log.rows import row_maker
 from timelapse.model.events import Event
+from timelapse.tables.sharing import at_once
 from timelapse.trace.lookup import Lookup, chosen, merged, numbers
 from timelapse.trace.sought import Sought, sought_of
 from timelapse.trace.wanted import Mask, Wanted
@@ -373,10 +374,9 @@ def _rows_of(keys: Iterable[Iterable[Wanted]], table: pa.Table) -> Mask:
     return found
 
 
-def together(work: Callable[[A], B], over: Iterable[A]) -> Iterator[B]:
+def together(work: Callable[[A], B], over: Iterable[A]) -> list[B]:
     """The results in order, on all cores: most of it is done by libraries that let others run."""
-    with ThreadPoolExecutor(cores()) as pool:
-        yield from pool.map(work, over)
+    return at_once([(1, partial(work, one)) for one in over], cores())
 
 
 def contained(values: Seqs, others: Seqs) -> Mask:

@@ -279,16 +279,9 @@ class Events:
                 sides = [known.sums[n.id] for n in (a, b) if isinstance(n, ast.Name) and n.id in known.sums]
                 fits = found is not None and len(sides) == 1
                 fits = fits and found is not None and sides[0][:2] == found[:2]
-                if (
-                    how == "minus_left"
-                    and found is None
-                    and len(sides) == 2
-                    and sides[0].table == sides[1].table
-                ):
-                    found, fits = (
-                        sides[0],
-                        True,
-                    )  # each was the sum at some time: half as large as int64, at most
+                same = len(sides) == 2 and sides[0].table == sides[1].table
+                if how == "minus_left" and found is None and same:
+                    found, fits = sides[0], True  # each was the sum at some time: half of int64, at most
                     self.left.add(found.table)
             case ast.Compare(
                 left=ast.Name(id=total), ops=[ast.Lt() | ast.Gt() as op], comparators=[ast.Name(id=old)]
