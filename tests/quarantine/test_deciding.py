@@ -12,13 +12,12 @@ import pytest
 import timelapse as tl
 from tests.depth import deep
 from tests.native.fuzz.emulate import emulated
+from tests.quarantine.leaving_out import compare, counting, no_more_than
 from tests.quarantine.test_rewinding import Mark, Move, Out, Spelt, Unheard, told
 from tests.quarantine.test_together import Pairs, log_of
 from tests.writers.deciding import deciding_program
 from tests.writers.sources import load_source
-from timelapse.errors import TooManyQuarantined
-from timelapse.kernels.choose import SWITCH
-from timelapse.kernels.native import build, decider, foresight, rewinding, together
+from timelapse.kernels.native import build, decider, rewinding
 from timelapse.kernels.native.kernel import NativeKernel
 from timelapse.run.reference import run_serial
 
@@ -148,49 +147,20 @@ class Named(tl.Program):
 
 @pytest.fixture
 def noted(monkeypatch: pytest.MonkeyPatch) -> dict[str, int]:
-    """How many events were left out, and how often events that fail were sought in passes of their own."""
-    monkeypatch.setenv(SWITCH, "native")
     monkeypatch.setattr(rewinding, "_MOST_AGAIN", 1_000)
-    counts = {"left out": 0, "passes": 0}
-    without, find = foresight.Foresight.without, together.Together.find
-
-    def leaving_out(self: Any, batch: Any) -> Any:
-        before = self.count
-        found = without(self, batch)
-        counts["left out"] += self.count - before
-        return found
-
-    def finding(self: Any, *args: Any, **named: Any) -> Any:
-        counts["passes"] += 1
-        return find(self, *args, **named)
-
-    monkeypatch.setattr(foresight.Foresight, "without", leaving_out)
-    monkeypatch.setattr(together.Together, "find", finding)
-    return counts
+    return counting(monkeypatch)
 
 
-def compare(program: type[tl.Program], seed: int, folder: Path, *, slices: int = 1) -> int:
+def compared(program: type[tl.Program], seed: int, folder: Path, *, slices: int = 1) -> int:
     """A replay and the reference, over a random log. How many events fail late."""
     rng = random.Random(seed)
-    ending = ("heard", "unheard", "until")[seed % 3]
     events = log_of(rng, 300, rng.choice((4, 12, 60)), "abécd")
-    if ending == "heard":  # events that are taken out begin and end the log
-        events = [e._at(e.ts, seq) for seq, e in enumerate(events[1:-1])]
-    until = events[-1].ts + 5 if ending == "until" else None
-    given: dict[str, Any] = {"quarantine": True, "max_quarantined": 300, "until": until}
-    reference = run_serial(program, events, **given)
-    log = tl.Log.from_events(folder / f"log-{seed}", events, [Move, Mark, Unheard], block=slices * 20)
-    run = tl.replay(program, log, slices=slices, spark=False, **given)
-    assert told(run) == told(reference), (seed, slices)
-    assert run.stored_quarantined() == reference.stored_quarantined(), (seed, slices)
-    assert run.pending == reference.pending, (seed, slices)
-    rows, at = reference.stored_quarantined(), {e.seq: e.ts for e in events}
-    return sum(at[s] != t for s, t in zip(rows["seq"].to_pylist(), rows["ts"].to_pylist(), strict=True))
+    return compare(program, events, seed, folder, slices=slices)
 
 
 @pytest.mark.parametrize("program", [Counted, Texts, Broken, Early])
 def test_the_same_as_the_reference(program: type[tl.Program], noted: dict[str, int], tmp_path: Path) -> None:
-    late = sum(compare(program, seed, tmp_path, slices=(3, 1)[seed % 2]) for seed in range(deep(6)))
+    late = sum(compared(program, seed, tmp_path, slices=(3, 1)[seed % 2]) for seed in range(deep(6)))
     assert late > 5
     if program in (Counted, Texts):
         assert noted["left out"] >= late
@@ -206,7 +176,7 @@ def test_random_programs(noted: dict[str, int], monkeypatch: pytest.MonkeyPatch,
     for seed in range(deep(30)):
         program = load_source(deciding_program(random.Random(seed)))
         (tmp_path / str(seed)).mkdir()
-        late += compare(program, seed, tmp_path / str(seed), slices=(1, 1, 3)[seed % 3])
+        late += compared(program, seed, tmp_path / str(seed), slices=(1, 1, 3)[seed % 3])
     assert late > 20
     assert noted["left out"] > 20
 
@@ -233,7 +203,7 @@ def test_what_cannot_be_run_ahead_any_more_has_it_begin_again(
     how: Callable[[pytest.MonkeyPatch], None], noted: dict[str, int], monkeypatch: pytest.MonkeyPatch, tmp_path: Path,
 ) -> None:  # fmt: skip
     how(monkeypatch)
-    assert compare(Counted, 7, tmp_path) > 5
+    assert compared(Counted, 7, tmp_path) > 5
     assert (noted["left out"] > 0) == (how is _after_some)
     assert noted["passes"] > 0
 
@@ -270,12 +240,7 @@ def test_it_goes_on_beside_kernels_that_follow_one_another(
 
 @pytest.mark.parametrize("most", [3, 20])
 def test_no_more_than_may_be_are_left_out(most: int, noted: dict[str, int]) -> None:
-    events = log_of(random.Random(4), 300, 12, "abécd")
-    with pytest.raises(TooManyQuarantined) as expected:
-        run_serial(Counted, events, quarantine=True, max_quarantined=most)
-    with pytest.raises(TooManyQuarantined) as raised:
-        tl.replay(Counted, events, slices=1, spark=False, quarantine=True, max_quarantined=most)
-    assert raised.value.message == expected.value.message
+    no_more_than(most, Counted)
 
 
 @pytest.mark.parametrize(

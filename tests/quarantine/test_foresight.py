@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import random
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 import timelapse as tl
 from tests.depth import deep
+from tests.quarantine.leaving_out import compare, counting, no_more_than
 from tests.quarantine.test_rewinding import Mark, Move, Out, Spelt, Unheard, told
 from tests.quarantine.test_together import Decided, Large, Pairs, log_of
-from timelapse.errors import TooManyQuarantined
-from timelapse.kernels.choose import SWITCH
 from timelapse.kernels.native import foresight, together
 from timelapse.run.reference import run_serial
 
@@ -97,46 +95,15 @@ class Broken(tl.Program):
 
 @pytest.fixture
 def noted(monkeypatch: pytest.MonkeyPatch) -> dict[str, int]:
-    """How many events were left out, and how often events that fail were sought in passes of their own."""
-    monkeypatch.setenv(SWITCH, "native")
-    counts = {"left out": 0, "passes": 0, "batches": 0}
-    without, find = foresight.Foresight.without, together.Together.find
-
-    def leaving_out(self: Any, batch: Any) -> Any:
-        before = self.count
-        found = without(self, batch)
-        counts["left out"] += self.count - before
-        counts["batches"] += 1
-        return found
-
-    def finding(self: Any, *args: Any, **named: Any) -> Any:
-        counts["passes"] += 1
-        return find(self, *args, **named)
-
-    monkeypatch.setattr(foresight.Foresight, "without", leaving_out)
-    monkeypatch.setattr(together.Together, "find", finding)
-    return counts
+    return counting(monkeypatch)
 
 
 @pytest.mark.parametrize("program", [Decided, Called, Windowed, Large, Broken])
 def test_the_same_as_the_reference(program: type[tl.Program], noted: dict[str, int], tmp_path: Path) -> None:
     late = 0
     for seed in range(deep(3)):
-        ending = ("heard", "unheard", "until")[seed % 3]
         events = log_of(random.Random(seed), 300, (12, 60)[seed % 2], "abécd")
-        if ending == "heard":  # events that are taken out begin and end the log
-            events = [e._at(e.ts, seq) for seq, e in enumerate(events[1:-1])]
-        until = events[-1].ts + 5 if ending == "until" else None
-        given: dict[str, Any] = {"quarantine": True, "max_quarantined": 300, "until": until}
-        reference = run_serial(program, events, **given)
-        slices = (3, 1)[seed % 2]
-        log = tl.Log.from_events(tmp_path / f"log-{seed}", events, [Move, Mark, Unheard], block=slices * 20)
-        run = tl.replay(program, log, slices=slices, spark=False, **given)
-        assert told(run) == told(reference), (seed, slices)
-        assert run.stored_quarantined() == reference.stored_quarantined(), (seed, slices)
-        assert run.pending == reference.pending, (seed, slices)
-        rows, at = reference.stored_quarantined(), {e.seq: e.ts for e in events}
-        late += sum(at[s] != t for s, t in zip(rows["seq"].to_pylist(), rows["ts"].to_pylist(), strict=True))
+        late += compare(program, events, seed, tmp_path, slices=(3, 1)[seed % 2])
     assert late > 5
     assert noted["batches"] > 2
     assert noted["left out"] >= late or program in (Large, Broken)
@@ -161,12 +128,7 @@ def test_what_cannot_be_told_any_more_has_it_begin_again(
 
 @pytest.mark.parametrize("most", [3, 20])
 def test_no_more_than_may_be_are_left_out(most: int, noted: dict[str, int]) -> None:
-    events = log_of(random.Random(4), 300, 12, "abécd")
-    with pytest.raises(TooManyQuarantined) as expected:
-        run_serial(Decided, events, quarantine=True, max_quarantined=most)
-    with pytest.raises(TooManyQuarantined) as raised:
-        tl.replay(Decided, events, slices=1, spark=False, quarantine=True, max_quarantined=most)
-    assert raised.value.message == expected.value.message
+    no_more_than(most, Decided)
 
 
 @pytest.mark.parametrize(
