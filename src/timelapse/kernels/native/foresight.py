@@ -23,6 +23,7 @@ from timelapse.kernels.native.columnwise import Columnwise, Left, Unknown, compu
 from timelapse.kernels.native.deciding import in_order, is_read
 from timelapse.kernels.native.decode import Batch, Decoder, part_of
 from timelapse.kernels.native.memory.strings import Interned
+from timelapse.kernels.native.outputs import NUMPY
 from timelapse.kernels.native.raised import raised_rows
 from timelapse.kernels.native.unit import Column, Unit
 from timelapse.model.failure import Quarantined
@@ -30,7 +31,6 @@ from timelapse.model.program import Program, params_of
 
 Array = npt.NDArray[Any]
 Bools = npt.NDArray[np.bool_]
-_TYPES: dict[str, Any] = {"float": np.float64, "bool": np.bool_}
 MOST_ADDED = 2.0**62
 """So much may be added to a table, and no sum leaves int64."""
 
@@ -189,7 +189,7 @@ class Foresight:
         arrays += [
             self._column(batch, self._first[c.event], c)[: counts[c.event]]
             if counts[c.event]
-            else batch.arrays[0][:0].astype(_TYPES.get(c.kind, np.int64))
+            else batch.arrays[0][:0].astype(NUMPY.get(c.kind, np.int64))
             for c in unit.columns
         ]
         for array in arrays:

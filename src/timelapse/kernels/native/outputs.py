@@ -57,7 +57,7 @@ class Outputs:
         for record, buffers in zip(self._unit.records, self._buffers, strict=True):
             rows = max(self._unit.emits[record] * events, self._least)
             if not buffers or len(buffers[-1]) < rows:
-                types = [_NUMPY.get(kind, np.int64) for _, kind in record_columns(record)]
+                types = [NUMPY.get(kind, np.int64) for _, kind in record_columns(record)]
                 places = 0 if record.__reads__ else rows
                 buffers[:] = [np.zeros((places, 3), np.int64), *(np.zeros(rows, t) for t in types)]
         return [b for buffers in self._buffers for b in buffers]
@@ -139,7 +139,7 @@ class Outputs:
                 inner = field.type.inner if isinstance(field.type, OptionalType) else field.type
                 if inner is not field.type:
                     columns.append(np.array([v is not None for v in values], np.bool_))
-                kind, text = _NUMPY.get(scalar(inner), np.int64), inner in (STR, BYTES)
+                kind, text = NUMPY.get(scalar(inner), np.int64), inner in (STR, BYTES)
                 words = [0 if v is None else interned.code(v) if text else v for v in values]
                 columns.append(np.array(words, kind))
             self._kept[self._unit.records.index(cls)].append(_narrowed(cls, columns))
@@ -181,7 +181,8 @@ class Outputs:
 
 
 _AT_FIRST = 16
-_NUMPY: dict[str, Any] = {"bool": np.bool_, "float": np.float64}
+NUMPY: dict[str, Any] = {"bool": np.bool_, "float": np.float64}
+"""In what columns of a kind are held, where that is not int64."""
 
 
 def _narrowed(record: type[Record], columns: list[Array]) -> list[Array]:
