@@ -150,6 +150,7 @@ def test_where_it_is_and_how_large_it_may_be(tmp_path: Path, monkeypatch: pytest
     monkeypatch.setenv("TIMELAPSE_STATES", "off")
     assert open_store() is None
     monkeypatch.delenv("TIMELAPSE_STATES")
+    monkeypatch.delenv("TIMELAPSE_CACHE", raising=False)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     store = open_store()
     assert store is not None
