@@ -106,12 +106,15 @@ class Guess:
         }  # fmt: skip
         self._asks = {ask for ask in asks if ask.end > lo}
         few = _FEW * past.patience if len(events) == 1 else _FEWER * past.patience
+        # Where it is told who may have written them, little is left of the slice, and many stops cost as much as another way.
+        told = frozenset(past.telling(self._asks)) if past.patience > 1 else frozenset()
         self.likely = Newest()
         stops: dict[Place, set[int]] = {}
         hi = max((ask.end for ask in self._asks), default=lo)
         for ask, seqs in candidates(past, lo, hi, self._asks, back=_NEAR).items():
             # What is written once, is written first.
-            near = {*seqs[-few:].tolist(), *seqs[:2].tolist()}
+            newest = few // 2 if ask in told and len(seqs) > few else few
+            near = {*seqs[-newest:].tolist(), *seqs[:2].tolist()}
             # Where it was written long ago, what is gone through again ends soon after.
             evenly = range(lo, ask.end, max(1, (ask.end - lo) // (_EVENLY if len(events) == 1 else 1)))
             stops.setdefault(ask.place, set()).update({lo, ask.end}, evenly, near, (s + 1 for s in near))
