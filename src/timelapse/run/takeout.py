@@ -98,6 +98,7 @@ class GoesBack:
     def __init__(self, program: Program, work: PassProgram, unit: Unit, apart: str, alone: str) -> None:
         self._program, self._work, self._unit = program, work, unit
         self.apart, self.alone = apart, alone
+        self._deciding = _deciding(program, work, unit)
 
     @classmethod
     def of(cls, program: Program, analysis: Analysis) -> GoesBack | str:
@@ -111,7 +112,8 @@ class GoesBack:
         except refused() as refusal:
             return str(refusal)
         apart, alone = cannot_find_together(unit), cannot_rewind(unit)
-        return alone if apart and alone else cls(program, work, unit, apart, alone)
+        found = cls(program, work, unit, apart, alone)
+        return found if found._deciding is not None or not (apart and alone) else alone
 
     @property
     def how(self) -> str:
@@ -123,6 +125,8 @@ class GoesBack:
             return "compiled, before their own steps: it follows from each event alone whether it fails"
         if deciding_pass(self._program, self._work) is not None:
             return "compiled, before their own steps: what decides whether they fail is run ahead"
+        if self._deciding is not None:
+            return "compiled, many at a time, in passes of what decides whether they fail alone"
         return "compiled, " + (f"one after the other: {self.apart}" if self.apart else "many at a time")
 
     @property
@@ -130,7 +134,7 @@ class GoesBack:
         """Whether its machine code is there."""
         from timelapse.kernels.native.build import is_compiled
 
-        return is_compiled(self._unit)
+        return is_compiled(self._unit if self._deciding is None else self._deciding[1])
 
     @in_usual_context
     def taken_out(
@@ -162,8 +166,9 @@ class GoesBack:
         """Those that were found many at a time, and whether these are all."""
         from timelapse.kernels.native.together import NotTogether, Together
 
-        if self.apart:
-            return [], False
+        ways = [] if self._deciding is None else [self._deciding]
+        if not self.apart:
+            ways.append((self._work, self._unit))
         done = 0
 
         def told(steps: int, taken: int) -> None:
@@ -171,12 +176,14 @@ class GoesBack:
             done = min(reader.count, done + steps)
             listening.told(done, reader.count, taken)
 
-        try:
-            source = self._source(reader, reader, until)
-            together = Together(self._program, self._work, self._unit, source, reader.count)
-            return together.find(told, otherwise=not self.alone)
-        except NotTogether:
-            return [], False
+        for work, unit in ways:
+            try:
+                source = self._source(reader, reader, until, work)
+                together = Together(self._program, work, unit, source, reader.count)
+                return together.find(told, otherwise=not self.alone)
+            except NotTogether:
+                done = 0
+        return [], False
 
     def _one_by_one(
         self, whole: EventReader, reader: EventReader, most: int, until: int | None, listening: Listening
@@ -195,15 +202,17 @@ class GoesBack:
             listening.told(done, reader.count, before + taken)
 
         try:
-            return kernel.find(self._source(whole, reader, until), told)
+            return kernel.find(self._source(whole, reader, until, self._work), told)
         except CannotRewind as why:
             raise _NotFound from why
         finally:
             kernel.close()
 
-    def _source(self, whole: EventReader, reader: EventReader, until: int | None) -> Source:
+    def _source(
+        self, whole: EventReader, reader: EventReader, until: int | None, work: PassProgram
+    ) -> Source:
         """All of a log, from which some events of the whole one may have been taken out."""
-        end, columns = whole.seq_after(whole.count), self._work.columns
+        end, columns = whole.seq_after(whole.count), work.columns
         last = whole.ts_before(end)
         classes = {
             cls.__name__: cls for cls in heard(spec_of(self._program), whole.types) if cls.__name__ in columns
@@ -212,6 +221,15 @@ class GoesBack:
             reader, 0, end, classes, columns, begin=whole.ts_first, is_last=True,
             end=last if until is None or last is None else max(last, until),
         )  # fmt: skip
+
+
+def _deciding(program: Program, work: PassProgram, unit: Unit) -> tuple[PassProgram, Unit] | None:
+    """What decides alone, where many can be found at a time in it."""
+    from timelapse.kernels.native.deciding import deciding_alone
+    from timelapse.kernels.native.together import cannot_find_together
+
+    found = deciding_alone(program, work, unit)
+    return None if found is None or cannot_find_together(found[1]) else found
 
 
 class _NotFound(Exception):

@@ -74,6 +74,21 @@ def deciding_pass(program: Program, work: PassProgram) -> PassProgram | None:
     return found if is_read(unit.columns) and unit.texts == decider.texts else None
 
 
+def deciding_alone(program: Program, work: PassProgram, whole: Unit) -> tuple[PassProgram, Unit] | None:
+    """What is left of a final pass if only that is kept that decides, to be gone through for the events that fail late, many at a time (together.py).
+    `whole`: the pass that finds them. None where that cannot be done, or is not needed."""
+    found = whole.deciding
+    if not isinstance(whole.decided, str) or isinstance(found, str) or whole.left or whole.ticks:
+        return None
+    if not whole.later or found.kinds & whole.ticking.keys():
+        return None
+    left = replace(work, takes_out=True, finds_late=True, decides=True, keeps=False, by_key=None)
+    try:
+        return left, lowered_pass(program, left, final=True)
+    except refused():
+        return None
+
+
 def with_deciding(
     program: Program, passes: Iterable[tuple[PassProgram, int, bool]]
 ) -> Iterator[tuple[PassProgram, int, bool]]:

@@ -7,7 +7,8 @@ can have to do with form a group with it. Of each group the first failure is cer
 the log as it was. The next pass is without all events of which that was certain, over the groups in which something has failed and
 what it takes to know what they find. In the last one nothing fails late.
 
-Where it follows from each event alone whether it fails (lowering/decided.py), that first pass finds all.
+Where it follows from each event alone whether it fails (lowering/decided.py), that first pass finds all. Where it is known what decides
+(lowering/deciding.py), the passes are of that alone: it has fewer columns, tables and keys, and the same steps fail.
 
 What has failed at once on the way stays out, as it does where the log begins again: where that was certain, too.
 """
@@ -146,6 +147,11 @@ class _Listing(NativeKernel):
             kinds = words[:, 2].tolist()
             self._found += [_Failure(row[2], kind, row) for row, kind in zip(rows, kinds, strict=True)]
 
+    def _take_back(self, batch: Batch, at: int, entries: int, position: Ints) -> None:
+        if self._work.decides:
+            raise NotTogether("only Python can tell whether an event fails")
+        super()._take_back(batch, at, entries, position)
+
     def _as_python(self, batch: Batch, at: int, position: Ints, shown: Shown | None) -> None:
         self._left_at = at, int(batch.kinds[at])
         self._list()
@@ -223,6 +229,8 @@ class Together:
         were taken out. `otherwise`: the others can be found one after the other, compiled. Raises NotTogether."""
         if self._is_decided() and self._find_at_once(tick):
             return [self._rows[seq] for seq in sorted(self._rows)], True
+        if self._work.decides and not self._are_small(self._decides()):
+            raise NotTogether("a sum may leave int64")
         self._steps = self._laid_out()
         times = [b.when for b in self._batches if b.when is not None and len(b.when)]
         span = max(1, int(times[-1][-1]) - int(times[0][0]))
@@ -261,10 +269,19 @@ class Together:
         """Whether it follows from each event alone, in this log, whether its steps fail: the same events fail whichever others are taken out."""
         if isinstance(self._unit.decided, str):
             return False
+        return self._are_small([decision.adds for decision in self._unit.decided])
+
+    def _decides(self) -> Sequence[Sequence[Touch]]:
+        """What is added, by kind, to tables of which what decides takes for granted that sums stay within int64."""
+        assert not isinstance(self._unit.deciding, str)
+        return self._unit.deciding.adds
+
+    def _are_small(self, adds: Sequence[Sequence[Touch]]) -> bool:
+        """Whether no sum leaves int64 in this log, whichever events are taken out. `adds`: what is added, by kind."""
         added = dict[int, float]()
         for batch in self._batches:
-            for decision in self._unit.decided:
-                for add in decision.adds:
+            for own in adds:
+                for add in own:
                     most = without_signs(self._computed(batch, add)[0], batch.events)
                     added[add.table] = added.get(add.table, 0.0) + most
         return all(total < MOST_ADDED for total in added.values())

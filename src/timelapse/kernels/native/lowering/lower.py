@@ -224,7 +224,14 @@ class Lowering:
         following = [through(SHORTER, body, after) for body in self._following]
         bodies = [through(SHORTER, body, about) for body, about in zip(self._bodies, of_log, strict=True)]
         if self._ctx.work.decides:
-            bodies = self._deciding(bodies, following).bodies
+            bodies, unit.deciding = self._deciding(bodies, following)
+            found = touches(bodies)
+            if not isinstance(found, str):  # which of its rows are written is not noted
+                writes = unit.deciding.writes
+                found = tuple(
+                    tuple(t._replace(writes=n in writes) for t in own) for n, own in enumerate(found)
+                )
+            unit.touches = found
         self._count([*bodies, *following])
         if show is not None:
             sent = [f"{event.__name__}, sent" for event in self._ctx.sent]

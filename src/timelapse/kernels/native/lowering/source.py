@@ -14,6 +14,7 @@ from timelapse.kernels.native.lowering.form import (
     Return,
     While,
     chain,
+    names_in,
     names_used,
 )
 from timelapse.kernels.native.lowering.literals import with_names
@@ -86,7 +87,11 @@ def source_of(unit: Unit, steps: Sequence[Node], heads: Sequence[list[Node]]) ->
 
 def _used_columns(unit: Unit, body: Sequence[Node]) -> list[int]:
     """The numbers of the columns that code reads. Those are what the unit has then."""
-    used = {int(name[3:]) for name in names_used(body) if name[:3] == "col" and name[3:].isdigit()}
+    adds = unit.deciding.adds if not isinstance(unit.deciding, str) else ()
+    names = names_used(body) | {
+        name for own in adds for add in own for key in add.key for name in names_in(key)
+    }
+    used = {int(name[3:]) for name in names if name[:3] == "col" and name[3:].isdigit()}
     unit.columns = [unit.columns[n] for n in sorted(used)]
     return sorted(used)
 
