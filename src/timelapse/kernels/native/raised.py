@@ -14,16 +14,18 @@ from timelapse.kernels.native.unit import Raised, Unit, Word
 from timelapse.model.failure import Quarantined, cause_of
 
 _CONVERSIONS: dict[int, Callable[[object], str]] = {ord("s"): str, ord("r"): repr, ord("a"): ascii}
+_PLAIN = Word("int")
 
 
 def raised_rows(unit: Unit, rows: npt.NDArray[np.int64], interned: Interned) -> list[Quarantined]:
     """`rows` as the function put them out: see `REFUSED`."""
     found, texts = list[Quarantined](), dict[tuple[int, ...], str]()
+    counts = {-1 - n: place.words for n, place in enumerate(unit.raising)}
     for ts, seq, _, number, _, *words in rows.tolist():
         place = unit.raising[-1 - number]
         text = place.text
         if place.error is not None:
-            told = (number, *words[: place.words])
+            told = (number, *words[: counts[number]])
             if told not in texts:
                 texts[told] = _text(place, iter(words), interned)
             text = texts[told]
@@ -49,7 +51,10 @@ def _argument(arg: Any, words: Iterator[int], interned: Interned) -> Any:
 def _formatted(part: Any, words: Iterator[int], interned: Interned) -> str:
     if not isinstance(part, Word):
         return str(part)
-    value = _value(part, next(words), interned)
+    code = next(words)
+    if part == _PLAIN:  # nearly all are
+        return str(code)
+    value = _value(part, code, interned)
     if part.conversion in _CONVERSIONS:
         value = _CONVERSIONS[part.conversion](value)
     return format(value, part.spec)
