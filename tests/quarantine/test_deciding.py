@@ -17,8 +17,9 @@ from tests.quarantine.test_rewinding import Mark, Move, Out, Spelt, Unheard, tol
 from tests.quarantine.test_together import Pairs, log_of
 from tests.writers.deciding import deciding_program
 from tests.writers.sources import load_source
-from timelapse.kernels.native import build, decider, rewinding
+from timelapse.kernels.native import build, decider, rewinding, together
 from timelapse.kernels.native.kernel import NativeKernel
+from timelapse.run import quarantine
 from timelapse.run.reference import run_serial
 
 
@@ -111,6 +112,29 @@ class Early(tl.Program):
             raise KeyError(f"late {self.total[m.who]}")
 
 
+class Followed(Early):
+    """A key depends on what a state holds that decides nothing: of the whole program it is not known which events can have to do with each other."""
+
+    next: tl.Value[int, int] = tl.state(default=0)
+    steps: tl.Counter[int]
+
+    @tl.on(Move)
+    def follow(self, m: Move) -> None:
+        self.steps[self.next[m.who]] += 1
+        self.next[m.who] = m.amount
+        self.emit(Out(who=m.who, total=self.steps[m.amount]))
+
+
+class Uneven(Early):
+    """Some of what decides runs as Python."""
+
+    @tl.on(Move, after=2)
+    def soon(self, m: Move) -> None:
+        self.total[m.who] += 1
+        if m.seq % 83 == 82:
+            raise Spelt
+
+
 class Keyed(tl.Program):
     """Many keys of an event's own step; a few decide."""
 
@@ -168,6 +192,53 @@ def test_the_same_as_the_reference(program: type[tl.Program], noted: dict[str, i
     else:
         assert noted["passes"] > 0
         assert (noted["left out"] > 0) == (program is Broken)
+
+
+@pytest.fixture
+def found(monkeypatch: pytest.MonkeyPatch) -> dict[bool, int]:
+    """How many events passes of what decides alone have found, and those of the whole program."""
+    counts, find = {False: 0, True: 0}, together.Together.find
+    monkeypatch.setattr(together, "_STEP", 0.0)  # no other way is quicker
+
+    def finding(self: Any, *args: Any, **named: Any) -> Any:
+        rows, is_all = find(self, *args, **named)
+        counts[self._work.decides] += len(rows)
+        return rows, is_all
+
+    monkeypatch.setattr(together.Together, "find", finding)
+    return counts
+
+
+@pytest.mark.parametrize("program", [Early, Followed, Uneven])
+def test_passes_of_what_decides_alone_find_them(
+    program: type[tl.Program], noted: dict[str, int], found: dict[bool, int], tmp_path: Path
+) -> None:
+    late = sum(compared(program, seed, tmp_path, slices=(3, 1)[seed % 2]) for seed in range(deep(6)))
+    alone = program is not Uneven
+    assert found[alone] > late // 2 > 5  # or the log begins or ends at another time without them
+    assert found[not alone] == 0
+
+
+def test_where_a_sum_may_leave_int64_passes_of_the_whole_program_find_them(
+    noted: dict[str, int], found: dict[bool, int], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(together, "MOST_ADDED", 20.0)
+    assert compared(Early, 3, tmp_path) > 5
+    assert found[False] > found[True] == 0
+
+
+def test_random_programs_whose_own_steps_write_what_decides(
+    noted: dict[str, int], found: dict[bool, int], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(build, "_get", lambda text, *, compile_it: emulated(text))
+    monkeypatch.setattr(quarantine, "_AGAIN", 1)
+    late = 0
+    for seed in range(deep(30)):
+        program = load_source(deciding_program(random.Random(seed), early=True))
+        (tmp_path / str(seed)).mkdir()
+        late += compared(program, seed, tmp_path / str(seed), slices=(1, 1, 3)[seed % 3])
+    assert late > 20
+    assert found[True] > 20
 
 
 def test_random_programs(noted: dict[str, int], monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -248,7 +319,8 @@ def test_no_more_than_may_be_are_left_out(most: int, noted: dict[str, int]) -> N
     [
         (Counted, "before their own steps: what decides"),
         (Texts, "before their own steps: what decides"),
-        (Early, "many at a time"),
+        (Early, "many at a time, in passes of what decides"),
+        (Followed, "many at a time, in passes of what decides"),
         (Pairs, "many at a time"),
     ],
 )

@@ -26,9 +26,10 @@ _FURTHER = {
 _STATES = ["total", "names", "held", "seen", "best", "first"]
 
 
-def deciding_program(rng: random.Random) -> str:
+def deciding_program(rng: random.Random, *, early: bool = False) -> str:
     """The source of a module with a program `P` of `Move` and `Mark`: calls six units later fail by what some states hold. In most programs other
-    handlers leave these states alone."""
+    handlers leave these states alone. `early`: events' own steps write to them, and most
+    keys are fields."""
     states = rng.sample(_STATES, rng.randint(1, 3))
     others = [name for name in _STATES if name not in states]
     lines: list[str] = []
@@ -37,8 +38,8 @@ def deciding_program(rng: random.Random) -> str:
         event = rng.choice(["Move", "Mark"]) if "," in heard else heard
         numbers = list(_NUMBERS["Mark" if "," in heard else event])
         if (
-            of is states or rng.random() < 0.1
-        ):  # what may leave int64, under a condition, depends on the condition
+            of is states and not early
+        ) or rng.random() < 0.1:  # what may leave int64, under a condition, depends on the condition
             numbers += _FURTHER["Mark" if "," in heard else event]
         lines.append(f"    @tl.on({heard}{f', after={after}' if after else ''})")
         lines.append(f"    def {name}(self, e):")
@@ -53,9 +54,9 @@ def deciding_program(rng: random.Random) -> str:
         lines.append("")
 
     if rng.random() < 0.9:
-        handler("go", "Move", others, fails=rng.choice(["", "", "event", "reject"]))
+        handler("go", "Move", states if early else others, fails=rng.choice(["", "", "event", "reject"]))
     if rng.random() < 0.9:
-        handler("mark", "Mark", others, fails=rng.choice(["", "event"]))
+        handler("mark", "Mark", states if early else others, fails=rng.choice(["", "event"]))
     if rng.random() < 0.3:
         handler("soon", "Move", others, fails=rng.choice(["", "event"]), after=3)
     called = rng.choice(["Move", "Mark", "Move, Mark"])
