@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -21,6 +21,9 @@ from timelapse.kernels.native import build, decider, rewinding, together
 from timelapse.kernels.native.kernel import NativeKernel
 from timelapse.run import quarantine
 from timelapse.run.reference import run_serial
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 
 class Counted(tl.Program):
@@ -307,6 +310,26 @@ def test_it_goes_on_beside_kernels_that_follow_one_another(
     assert len(kernels) > 3
     assert noted["left out"] > 20
     assert (noted["left out"] == run.stored_quarantined().num_rows) == (program is Keyed)
+
+
+@pytest.mark.spark
+@pytest.mark.parametrize("program", [Counted, Early])
+def test_on_spark(
+    program: type[tl.Program],
+    noted: dict[str, int],
+    found: dict[bool, int],
+    spark: SparkSession,
+    tmp_path: Path,
+) -> None:
+    """Time slices on workers, which begin again without the events that compiled passes have found."""
+    events = log_of(random.Random(8), 300, 12, "abécd")
+    log = tl.Log.from_events(tmp_path / "log", events, [Move, Mark, Unheard], block=20)
+    given: dict[str, Any] = {"quarantine": True, "max_quarantined": 300}
+    run = tl.replay(program, log, slices=3, strategy="staged", spark=spark, **given)
+    reference = run_serial(program, events, **given)
+    assert told(run) == told(reference)
+    assert run.stored_quarantined() == reference.stored_quarantined()
+    assert found[True] > 5
 
 
 @pytest.mark.parametrize("most", [3, 20])
