@@ -34,7 +34,10 @@ def _interpreted(monkeypatch: pytest.MonkeyPatch) -> None:
 def read(brokers: str, topic: str) -> list[Any]:
     """All messages of a topic."""
     consumer = Consumer(
-        {"bootstrap.servers": brokers, "group.id": "test", "isolation.level": "read_committed", "enable.partition.eof": True}
+        {
+            "bootstrap.servers": brokers, "group.id": "test", "isolation.level": "read_committed", "enable.partition.eof": True,
+            "fetch.wait.max.ms": 10,
+        }
     )  # fmt: skip
     found = []
     try:

@@ -27,6 +27,8 @@ _WAIT = 30.0
 _FIRST_WAIT = 10.0
 _LOOK_BACK = 1_000
 """Messages at the end of the marker's topic that are read first: it has one for each record type and transaction."""
+_FETCH_WAIT = 10
+"""Milliseconds for which a broker holds back its answer that a partition has no more: nobody waits for new markers, only for the end."""
 
 
 class KafkaTopics:
@@ -103,7 +105,8 @@ class KafkaTopics:
         consumer = Consumer(
             {
                 "bootstrap.servers": self._brokers, "group.id": f"timelapse-{self._prefix}", "enable.auto.commit": False,
-                "isolation.level": "read_committed", "enable.partition.eof": True, "auto.offset.reset": "earliest", **QUIET, **self._config,
+                "isolation.level": "read_committed", "enable.partition.eof": True, "auto.offset.reset": "earliest",
+                "fetch.wait.max.ms": _FETCH_WAIT, **QUIET, **self._config,
             }
         )  # fmt: skip
         try:
