@@ -9,20 +9,22 @@ This reaches into Numba. With versions that it was not tried with Numba makes al
 
 from __future__ import annotations
 
-import sys
 from collections import Counter
+from functools import partial
 from typing import Any
 
-import numba
+import numba.core.errors
 import numba.core.types
 from llvmlite import ir
-from numba.core import cgutils
+from numba.core import cgutils, config
 from numba.core.compiler_machinery import register_pass
-from numba.core.ir import Assign, Global
+from numba.core.errors import LoweringError
+from numba.core.ir import UNDEFINED, Arg, Assign, Global
 from numba.core.lowering import Lower
 from numba.core.typed_passes import NativeLowering
 
 from timelapse.kernels.native.machine.calling import Wrapper, is_unpacked
+from timelapse.kernels.native.machine.inference import is_tried, signature_of
 from timelapse.kernels.native.machine.passing import (
     Passing,
     Target,
@@ -33,8 +35,7 @@ from timelapse.kernels.native.machine.passing import (
 )
 
 types: Any = numba.core.types
-_TRIED = ("0.68.",)
-"""How versions of Numba begin that it was tried with."""
+errors: Any = numba.core.errors
 _WORD = ir.IntType(64)
 _DATA, _SHAPE = 4, 5
 """In Numba's description of an array: where its elements are, and its shape."""
@@ -48,12 +49,12 @@ class Instructions(NativeLowering):  # type: ignore[misc, unused-ignore]
 
     @property
     def lowering_class(self) -> Any:
-        return _Lower if _is_tried() else Lower
+        return _Lower if is_tried() else Lower
 
     def run_pass(self, state: Any) -> bool:
         numbas = state.targetctx
         calls_itself = any(isinstance(kind, types.RecursiveCall) for kind in state.typemap.values())
-        if _is_tried() and not (state.flags.nrt or state.func_ir.is_generator or calls_itself):
+        if is_tried() and not (state.flags.nrt or state.func_ir.is_generator or calls_itself):
             state.targetctx = Target(numbas)
         try:
             return bool(super().run_pass(state))
@@ -61,14 +62,14 @@ class Instructions(NativeLowering):  # type: ignore[misc, unused-ignore]
             state.targetctx = numbas
 
 
-def _is_tried() -> bool:
-    return numba.__version__.startswith(_TRIED) and sys.maxsize > 2**32
-
-
 class _Lower(Lower):  # type: ignore[misc, unused-ignore]
     """Numba's, which writes less for elements of arrays, for calls and for what Python calls."""
 
     context: Any
+
+    def init(self) -> None:
+        super().init()
+        self._operators: dict[Any, Any] = {}
 
     @property
     def call_conv(self) -> Any:
@@ -81,6 +82,35 @@ class _Lower(Lower):  # type: ignore[misc, unused-ignore]
         self._singly_assigned_vars.update(
             name for name in self.func_ir.arg_names if assigned[name] == 1 and self.generator_info is None
         )
+
+    def lower_block(self, block: Any) -> None:
+        """Numba makes a text of each statement for errors and for debugging. Here an error names the block."""
+        if self.flags.nrt or self.flags.debuginfo or self._loc_notify_registry or config.DEBUG_JIT:
+            super().lower_block(block)
+            return
+        self.pre_block(block)
+        with errors.new_error_context(
+            "lowering a block at {loc}", loc=block.loc, errcls_=partial(LoweringError, loc=block.loc)
+        ):
+            for statement in block.body:
+                self.loc = statement.loc
+                if isinstance(statement, Assign) and not isinstance(statement.value, Arg):
+                    name = statement.target.name
+                    self.storevar(self.lower_assign(self.typeof(name), statement), name)
+                else:
+                    self.lower_inst(statement)
+        self.post_block(block)
+
+    def storevar(self, value: Any, name: str, argidx: int | None = None) -> None:
+        """Numba first fetches what is there, to count a reference less."""
+        if self.flags.nrt or argidx is not None or name in self._singly_assigned_vars:
+            super().storevar(value, name, argidx)
+        else:
+            self._alloca_var(name, self.typeof(name))
+            place = self.getvar(name)
+            if value.type != place.type.pointee:
+                raise AssertionError(f"{name}: {value.type} and {place.type.pointee}")
+            self.builder.store(value, place)
 
     def setup_function(self, fndesc: Any) -> None:
         own = self.context
@@ -131,6 +161,25 @@ class _Lower(Lower):  # type: ignore[misc, unused-ignore]
             if isinstance(self.typeof(array), types.Array) and self.typeof(array).ndim:
                 return part(self.builder, self.loadvar(array), _SHAPE, 0)
         return super()._lower_call_normal(fnty, expr, signature)
+
+    def lower_binop(self, resty: Any, expr: Any, op: Any) -> Any:
+        """What an operator does is looked up once for the same types."""
+        if expr.static_lhs is not UNDEFINED or expr.static_rhs is not UNDEFINED:
+            return super().lower_binop(resty, expr, op)
+        context, builder = self.context, self.builder
+        given = self.fndesc.calltypes[expr].args
+        found = self._operators.get((op, given))
+        if found is None:
+            function = context.typing_context.resolve_value_type(op)
+            signature = signature_of(context.typing_context, function, given)
+            found = context.get_function(function, signature), signature.return_type
+            self._operators[op, given] = found
+        impl, result = found
+        words = [
+            context.cast(builder, self.loadvar(side.name), self.typeof(side.name), kind)
+            for side, kind in zip((expr.lhs, expr.rhs), given, strict=True)
+        ]
+        return context.cast(builder, impl(builder, words), result, resty)
 
     def lower_getitem(self, resty: Any, expr: Any, value: Any, index: Any, signature: Any) -> Any:
         place = self._place(value, index, signature)

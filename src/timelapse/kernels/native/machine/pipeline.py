@@ -21,6 +21,7 @@ from numba.core.compiler import Compiler, CompilerBase
 from numba.core.compiler_machinery import AnalysisPass, PassManager, register_pass
 
 from timelapse.kernels.native.machine import store
+from timelapse.kernels.native.machine.inference import Blocks, Reading, Resolved, Types
 from timelapse.kernels.native.machine.instructions import Instructions
 from timelapse.kernels.native.machine.objects import PARTS, symbols_in
 
@@ -100,28 +101,6 @@ def _is_whole(value: Any, kinds: Any, calls: Any) -> bool:
     return isinstance(kind, types.Integer | types.Boolean)
 
 
-class _Resolved:
-    """Numba's typing context, which finds the same call of the same types once.
-
-    A function of hundreds of statements has few different ones, and Numba looks through all that an operator can mean.
-    """
-
-    def __init__(self, context: Any) -> None:
-        self._context = context
-        self._found: dict[Any, Any] = {}
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._context, name)
-
-    def resolve_function_type(self, function: Any, given: Any, named: Any) -> Any:
-        """The signature with which a function is called."""
-        key = (function, tuple(given), tuple(sorted(named.items())))
-        found = self._found.get(key)
-        if found is None:
-            found = self._found[key] = self._context.resolve_function_type(function, given, named)
-        return found
-
-
 @contextmanager
 def _no_search_for_garbage() -> Iterator[None]:
     """Compiling makes millions of objects, of which hardly any is garbage before its end."""
@@ -161,18 +140,21 @@ class Pipeline(CompilerBase):  # type: ignore[misc, unused-ignore]
         state.library.counts_references = state.flags.nrt
         state.library.shares = not self.several
         state.library.apart = self.apart
-        state.typingctx = _Resolved(state.typingctx)
+        state.typingctx = Resolved(state.typingctx)
         manager = PassManager("timelapse")
         add = manager.add_pass
-        add(untyped.TranslateByteCode, "analyzing bytecode")
-        add(untyped.FixupArgs, "fix up args")
-        add(untyped.IRProcessing, "processing IR")
         if self.several:
+            add(untyped.TranslateByteCode, "analyzing bytecode")
+            add(untyped.FixupArgs, "fix up args")
+            add(untyped.IRProcessing, "processing IR")
             add(untyped.ReconstructSSA, "ssa")
-        add(typed.NopythonTypeInference, "nopython frontend")
-        if self.several:
+            add(typed.NopythonTypeInference, "nopython frontend")
             add(typed.PreLowerStripPhis, "remove phis nodes")
         else:
+            add(Reading, "analyzing bytecode")
+            add(untyped.FixupArgs, "fix up args")
+            add(Blocks, "processing IR")
+            add(Types, "nopython frontend")
             add(NumbersKeepTheirKind, "numbers keep their kind")
         if state.flags.nrt:
             add(typed.IRLegalization, "ensure IR is legal prior to lowering")
