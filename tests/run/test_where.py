@@ -14,7 +14,7 @@ import timelapse as tl
 from tests.engine.programs import A, Chained
 from timelapse.engine.executor import LocalExecutor, suitable
 from timelapse.engine.thread_executor import ThreadExecutor
-from timelapse.env import master, spark_session
+from timelapse.env import master, spark_session, spark_start
 from timelapse.run import planning
 from timelapse.run.request import Settings
 
@@ -62,6 +62,8 @@ def no_session(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr(spark_session, "existing", lambda: None)
     monkeypatch.setattr(spark_session, "session", refuse)
+    # It would start a JVM in a thread, which nobody asks for any more and which outlives a run of tests that ends meanwhile.
+    monkeypatch.setattr(spark_start, "begin", lambda *_: None)
     monkeypatch.setattr(planning, "usable_cores", lambda: 2)
 
 
