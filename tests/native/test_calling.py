@@ -10,7 +10,7 @@ import numba as nb
 import numpy as np
 import pytest
 
-from timelapse.kernels.native.machine import instructions
+from timelapse.kernels.native.machine import inference
 from timelapse.kernels.native.machine.jit import primitive
 from timelapse.kernels.native.machine.passing import SURE
 from timelapse.kernels.native.machine.pipeline import FlatPipeline, Pipeline
@@ -27,7 +27,7 @@ SIGNATURE = (
 def own(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> bool:
     """Whether the function is made here; else by Numba, as with a version that this was not tried with."""
     if request.param != "ours":
-        monkeypatch.setattr(instructions, "_TRIED", ("no version",))
+        monkeypatch.setattr(inference, "_TRIED", ("no version",))
     return bool(request.param == "ours")
 
 

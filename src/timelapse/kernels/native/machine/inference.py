@@ -14,16 +14,14 @@ from functools import lru_cache
 from typing import Any
 
 import numba
-import numba.core.errors
 import numba.core.types
-from numba.core import interpreter, transforms, typeinfer
+from numba.core import errors, interpreter, transforms, typeinfer
 from numba.core.compiler_machinery import register_pass
-from numba.core.errors import NumbaWarning, TypingError
 from numba.core.typed_passes import NopythonTypeInference
 from numba.core.untyped_passes import IRProcessing, TranslateByteCode
 
 types: Any = numba.core.types
-errors: Any = numba.core.errors
+numbas_errors: Any = errors
 _TRIED = ("0.68.",)
 """How versions of Numba begin that this project's ways into it were tried with."""
 _OPERATORS = ("_operator", "builtins")
@@ -75,10 +73,10 @@ class Types(NopythonTypeInference):  # type: ignore[misc, unused-ignore]
     _name = "timelapse_types"
 
     def run_pass(self, state: Any) -> bool:
-        if not is_tried():
+        if not is_tried() or state.return_type is not None or state.locals:
             return bool(super().run_pass(state))
         typing, read = state.typingctx, state.func_ir
-        warnings = errors.WarningsFixer(NumbaWarning)
+        warnings = numbas_errors.WarningsFixer(errors.NumbaWarning)
         infer = typeinfer.TypeInferer(typing, read, warnings)
         infer.constraints = _Statements()
         with typing.callstack.register(state.targetctx.target, infer, read.func_id, state.args), warnings:
@@ -86,9 +84,10 @@ class Types(NopythonTypeInference):  # type: ignore[misc, unused-ignore]
                 infer.seed_argument(name, n, kind)
             infer.build_constraint()
             infer.propagate()
-            state.typemap, state.return_type, state.calltypes = infer.unify()
-        if not isinstance(types.unliteral(state.return_type), types.Number | types.Boolean):
-            raise TypingError(f"a result of type {state.return_type}")
+            state.typemap, result, state.calltypes = infer.unify()
+        if not isinstance(types.unliteral(result), types.Number | types.Boolean):
+            return bool(super().run_pass(state))  # Numba has rules for other results
+        state.return_type = result
         return True
 
 
@@ -105,21 +104,27 @@ class _Statements:
 
     def propagate(self, infer: Any) -> list[Any]:
         """Look at each whose types have changed since it was looked at. Returns errors: more may be known the next time."""
-        failed: list[Any] = []
-        kinds, done = infer.typevars, self._done
-        for n, constraint in enumerate(self._all):
-            names = _names_of(constraint)
-            before = names and [kinds[name].type for name in names]
-            if before is not None and n in done and done[n] == before:
-                continue
-            try:
-                constraint(infer)
-            except TypingError as error:
-                failed.append(error)
-                done.pop(n, None)
-            else:
-                done[n] = names and [kinds[name].type for name in names]
-        return failed
+        raised: list[Any] = []
+        where = infer.func_ir.loc
+        with infer.warnings.catch_warnings(filename=where.filename, lineno=where.line):
+            for n, constraint in enumerate(self._all):
+                error = self._look_at(n, constraint, infer)
+                if error is not None:
+                    raised.append(error)
+        return raised
+
+    def _look_at(self, n: int, constraint: Any, infer: Any) -> Any:
+        names, kinds = _names_of(constraint), infer.typevars
+        if names is not None and self._done.get(n) == [kinds[name].type for name in names]:
+            return None
+        self._done.pop(n, None)
+        try:
+            constraint(infer)
+        except errors.TypingError as error:
+            return error
+        if names is not None:
+            self._done[n] = [kinds[name].type for name in names]
+        return None
 
 
 def _names_of(constraint: Any) -> list[str] | None:

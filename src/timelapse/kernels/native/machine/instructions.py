@@ -13,12 +13,10 @@ from collections import Counter
 from functools import partial
 from typing import Any
 
-import numba.core.errors
 import numba.core.types
 from llvmlite import ir
-from numba.core import cgutils, config
+from numba.core import cgutils, config, errors
 from numba.core.compiler_machinery import register_pass
-from numba.core.errors import LoweringError
 from numba.core.ir import UNDEFINED, Arg, Assign, Global
 from numba.core.lowering import Lower
 from numba.core.typed_passes import NativeLowering
@@ -35,7 +33,7 @@ from timelapse.kernels.native.machine.passing import (
 )
 
 types: Any = numba.core.types
-errors: Any = numba.core.errors
+numbas_errors: Any = errors
 _WORD = ir.IntType(64)
 _DATA, _SHAPE = 4, 5
 """In Numba's description of an array: where its elements are, and its shape."""
@@ -89,8 +87,8 @@ class _Lower(Lower):  # type: ignore[misc, unused-ignore]
             super().lower_block(block)
             return
         self.pre_block(block)
-        with errors.new_error_context(
-            "lowering a block at {loc}", loc=block.loc, errcls_=partial(LoweringError, loc=block.loc)
+        with numbas_errors.new_error_context(
+            "lowering a block at {loc}", loc=block.loc, errcls_=partial(errors.LoweringError, loc=block.loc)
         ):
             for statement in block.body:
                 self.loc = statement.loc
