@@ -133,8 +133,11 @@ class Kept:
         self._before = [(t, _digest(t)) for t in tables]
         return result
 
-    def changes(self) -> PassResult:
-        result: PassResult = self._kernel.changes()
+    def changes(self, later: int = 0) -> PassResult:
+        result: PassResult = self._kernel.changes(later)
+        if result.late is not None:
+            result.settle()
+            self._count("found later")
         for name, effects in result.effects.items():
             self._ordered(name, effects)
             self._count("changes are ordered")

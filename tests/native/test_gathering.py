@@ -126,26 +126,29 @@ def test_shared_tables_of_several_workers(
 def test_what_a_slice_left_is_found_after_the_next_one_has_written(
     states: list[str], data: st.DataObject
 ) -> None:
-    """And has had its tables grow: as if it had been found at once. Three slices, the last of which is found at once."""
+    """And has had its tables grow: as if it had been found at once. Four slices, of which any are found at once, and the others behind the last one."""
     interned = Interned([""])
     plain = _tables(states, interned, delta=False, shared=False)
     own = _tables(states, interned, delta=False, shared=True)
     _begin(plain)
     _begin(own)
-    images: dict[HashTable, Image] = {}
-    expected: list[Effects] = []
-    for number in range(3):
+    later: list[tuple[dict[HashTable, Image], list[Effects]]] = []
+    for number in range(4):
         more = [(states[-1], f"{number} {n}", 1) for n in range(data.draw(st.sampled_from([0, 700])))]
         for step in [*data.draw(_steps(states)), *more]:
             _do(plain, states, [step])
             _do(own, states, [step])
-        if images:
-            _assert_same(effects_of([own], 1, images), expected)
         expected = [effects_of([[table]])[0] for table in plain]
-        if number == 2:
+        if data.draw(st.booleans()):
+            later.append(({table.hash: table.hash.turn() for table in own[:1]}, expected))
+        else:
             _assert_same(effects_of([own]), expected)
-        images = {table.hash: table.hash.turn() for table in own[:1]}
+        if data.draw(st.booleans()):
+            own[0].hash.make_ready()
         _begin(plain)
+        _begin(own)
+    for images, expected in later:
+        _assert_same(effects_of([own], 1, images), expected)
 
 
 def _assert_same(found: list[Effects], expected: list[Effects]) -> None:

@@ -17,6 +17,8 @@ import timelapse as tl
 from tests.depth import deep
 from tests.streaming.simulator import Crash, Disk, SimulatedPlace
 from timelapse.errors import StorageError
+from timelapse.kernels.base import PassResult
+from timelapse.kernels.native.memory import gathering
 from timelapse.log.types import event_types
 from timelapse.model.fingerprint import fingerprint
 from timelapse.model.program import as_program
@@ -70,6 +72,21 @@ class Plain(tl.Program):
 
 class Wake(tl.Event):
     who: int
+
+
+class Windowed(tl.Program):
+    n: tl.Counter[int]
+    marked: tl.Set[int]
+
+    @tl.on(Hit)
+    def hit(self, e: Hit) -> None:
+        self.n[e.who] += e.size
+        self.emit(Seen(who=e.who, n=self.n[e.who], recent=self.n.last(20)[e.who]))
+
+    @tl.on(Mark, after=7)
+    def mark(self, e: Mark) -> None:
+        self.marked.add(e.who)
+        self.emit(Seen(who=e.who, n=-1, recent=self.n.last(20)[e.who]))
 
 
 class Timed(tl.Program):
@@ -383,6 +400,35 @@ def test_crashes_and_rivals(seed: int, program: type[tl.Program], monkeypatch: p
         rivals=rng.randint(1, 3),
     )  # fmt: skip
     check(disk, world, as_program(program), rules)
+
+
+@pytest.mark.parametrize("program", [Plain, Windowed])
+def test_processes_that_die_before_their_checkpoint_is_found(
+    program: type[tl.Program], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Compiled, what a checkpoint has is found while the next epochs are made, or never. It has what was done up to its own epoch, whatever
+    has happened to the tables since; a process after one that died begins with the checkpoint before."""
+    monkeypatch.setenv("TIMELAPSE_KERNEL", "native")
+    begun, found = list[object](), list[object]()
+
+    class Later(gathering._Later):
+        def __init__(self, *args: Any, **named: Any) -> None:
+            super().__init__(*args, **named)
+            begun.append(self)
+
+        def __call__(self, result: PassResult, threads: int) -> None:
+            found.append(self)
+            super().__call__(result, threads)
+
+    monkeypatch.setattr(gathering, "_Later", Later)
+    for seed in range(deep(20)):
+        rng = random.Random(seed)
+        world, disk, rules = World.of(rng, 40, 8), Disk(), Rules(lateness=rng.choice([0, 5]))
+        drive(
+            world, disk, as_program(program), rules, crash=rng.choice([0.02, 0.1]), rivals=rng.randint(1, 2)
+        )
+        check(disk, world, as_program(program), rules)
+    assert 0 < len(set(map(id, found))) < len(begun)
 
 
 @pytest.mark.parametrize("program", [Plain, Timed])

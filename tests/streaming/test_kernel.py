@@ -17,6 +17,7 @@ from tests.writers.anything import any_program
 from tests.writers.sources import load_source, random_events
 from timelapse.engine.digest import hash_outputs, hash_rejected, run_digest
 from timelapse.errors import HandlerError
+from timelapse.kernels.base import PassResult
 from timelapse.log.segment import table_of
 from timelapse.log.types import EventType, event_types
 from timelapse.model.program import spec_of
@@ -69,11 +70,14 @@ def run_open(
     sums: dict[str, HashSum] = {}
     schemas: dict[str, pa.Schema] = {}
     rejected, seq = ZERO, 0
+    asked: list[tuple[PassResult, int]] = []
     for part, complete in epochs(events, rng, most):
         if part:
             part = [e._at(e.ts, seq + n) for n, e in enumerate(part)]
             journal.add(block(types, part), len(part))
         result = kernel.run(seq, seq + len(part), complete)
+        if asked and rng.random() < 0.5:  # what was asked for is found now that the program has gone on
+            stand, asked = stand.after(program, asked), []
         seq += len(part)
         for cls, table in result.outputs.items():
             name = cls.__name__
@@ -83,7 +87,10 @@ def run_open(
         rejected = rejected + hash_rejected(result.rejected)
         journal.forget(complete)
         if restorable and rng.random() < restarts:
-            stand = stand.then(program, kernel.changes(), complete)
+            asked.append((kernel.changes(later=rng.random() < 0.7), complete))
+            if rng.random() < 0.4:
+                continue
+            stand, asked = stand.after(program, asked), []
             if rng.random() < 0.5:
                 stand = stand.trimmed(program)
             if rng.random() < 0.6:

@@ -125,10 +125,11 @@ class PassResult:
     """Of a slice that was guessed: what repairing it took."""
 
     def settle(self, threads: int = 1) -> None:
-        """Have all of it there. May be called in any thread, once, also while the kernel runs the next slice."""
-        late, self.late = self.late, None
+        """Have all of it there. May be called in any thread, and in several, also while the kernel runs the next slice."""
+        late = self.late
         if late is not None:
             late(self, threads)
+            self.late = None
 
     @property
     def nbytes(self) -> int:

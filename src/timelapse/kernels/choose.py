@@ -290,12 +290,12 @@ class SliceKernel:
         if self._native is not None:
             self._native.expect(rows, soon=soon)
 
-    def changes(self) -> PassResult:
-        """Of an open kernel: what was done to states since this was last called. Raises Abandoned."""
+    def changes(self, later: int = 0) -> PassResult:
+        """Of an open kernel: what was done to states since this was last called. `later`: see EpochKernel. Raises Abandoned."""
         result = PassResult()
         kernel = self._native or self._python
         assert kernel is not None
-        kernel.changes(result)
+        kernel.changes(result, later)
         return result
 
     def settle(self) -> None:

@@ -107,8 +107,9 @@ class EpochKernel(Kernel, Protocol):
     def former(self, name: str) -> Former | None:
         """A state as it was when the kernel was last settled; None where that is not known any more, until it is settled again."""
 
-    def changes(self) -> PassResult:
-        """What was done to states since this was last called. Raises Abandoned where that cannot be told."""
+    def changes(self, later: int = 0) -> PassResult:
+        """What was done to states since this was last called. `later`: it may be found while the kernel goes on (PassResult.settle), if it takes no
+        more than so many bytes. Raises Abandoned where that cannot be told."""
 
     def live(self, name: str) -> Any:
         """A state as handlers use it, as it stands. It must not be written to."""

@@ -28,6 +28,7 @@ from timelapse.streaming.versions import valid
 
 def write_changes(place: RunPlace, about: Checkpoint, changes: PassResult) -> tuple[str, int]:
     """Write what was done to states since `about.parent`. Returns its name and its bytes."""
+    changes.settle()
     tables = {f"effects/{name}": table for name, table in changes.effects.items() if table.num_rows}
     tables |= {f"rows/{form}/{name}": table for (name, form), table in changes.rows.items()}
     return _write(place, about, tables)

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from timelapse.analysis import analyse, final_pass
+from timelapse.env.machine import memory_alone
 from timelapse.errors import HandlerError
 from timelapse.kernels.base import PassResult, no_tick
 from timelapse.kernels.choose import COLD_EVENTS, SliceKernel
@@ -31,6 +32,9 @@ from timelapse.streaming.window import JournalEnd
 from timelapse.tables.apply import empty
 from timelapse.tables.effectlog import PRESENT, since
 from timelapse.tables.lookup import MappedTable
+
+_LATER = 8
+"""What a checkpoint is made of takes this part of the memory for a run at most, where it is found while the program goes on."""
 
 STAYS = (
     "it cannot be taken out: what its event did stands already, or the program's ticks begin with it. Go on with a program that is mended (--evolve), "
@@ -157,9 +161,10 @@ class OpenKernel:
         return result
 
     @in_usual_context
-    def changes(self) -> PassResult:
-        """What was done to states since this was last called. Raises Abandoned."""
-        return self._kernel.changes()
+    def changes(self, *, later: bool = False) -> PassResult:
+        """What was done to states since this was last called. `later`: it is still to be found, by whoever needs it first (PassResult.settle), unless that
+        would take too much memory. Raises Abandoned."""
+        return self._kernel.changes(memory_alone() // _LATER if later else 0)
 
     def close(self) -> None:
         """Let go of all that it holds. Nobody may look into it any more."""

@@ -127,7 +127,7 @@ class Running:
     def ask(self, about: Checkpoint) -> None:
         """Ask the program in this process what was done to states: the next checkpoint, which may still be written then, has that. Raises Abandoned."""
         assert isinstance(self.opened, OpenKernel)
-        changes = self.opened.changes()
+        changes = self.opened.changes(later=True)
         if self.parts is not None:
             self.parts.append((changes, about.complete))
         if self.unsaved:

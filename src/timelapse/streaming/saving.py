@@ -24,7 +24,7 @@ _WHOLE_AFTER = 8
 
 class Saver:
     """Writes a checkpoint `every` seconds. The thread that owns the epochs calls it between two of them, and gives no more time than it takes to ask the
-    program what was done to its states: the file is written in another thread."""
+    program what was done to its states: in another thread that is found, as far as it can be while the program goes on, and the file is written."""
 
     def __init__(
         self, place: RunPlace, program: Program, every: float, health: Health, progress: Progress, stopped: Callable[[], bool]

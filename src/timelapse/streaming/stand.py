@@ -47,6 +47,8 @@ class Stand:
     def after(self, program: Program, parts: Sequence[tuple[PassResult, int]]) -> Stand:
         """The same after several parts, one after the other: what each did, and the time up to which it goes."""
         specs, widths = spec_of(program).states, kept(program)
+        for changes, _ in parts:
+            changes.settle()
         names = dict.fromkeys(name for changes, _ in parts for name in changes.effects)
         states = {
             name: _after(specs[name], self.states, [c.effects[name] for c, _ in parts if name in c.effects])
@@ -83,6 +85,8 @@ class Stand:
 def both(program: Program, first: PassResult, second: PassResult) -> PassResult:
     """What two parts of the journal did, one after the other, as if they were one."""
     specs = spec_of(program).states
+    for part in (first, second):
+        part.settle()
     effects = {
         name: merge.together(
             specs[name], [part.effects[name] for part in (first, second) if name in part.effects]

@@ -205,10 +205,10 @@ class NativeKernel:
         """What the slice did to states. It ends here. `later`: as in Source. Raises Abandoned."""
         if not self._is_begun:
             self.begin()
-        tables, plain = [self.collected()], not (self.open or self._kept or self._logs)
-        if not (plain and collect_later(tables, result, self._hashes, later)):
-            collect(tables, result, 2 if self._prefetch else 1)  # the one that decoded is done by now
+        tables = [self.collected()]
         result.rows = self._logs.rows()
+        if not collect_later(tables, result, self._hashes, later, again=self.open):
+            collect(tables, result, 2 if self._prefetch else 1)  # the one that decoded is done by now
         self._is_begun = False
 
     def end(self, result: PassResult) -> None:

@@ -213,8 +213,8 @@ class InterpretedKernel:
         if self._final:
             result.outputs, result.rejected = self.put_out()
 
-    def changes(self, result: PassResult) -> None:
-        """What the slice did to states. It ends here."""
+    def changes(self, result: PassResult, later: int = 0) -> None:
+        """What the slice did to states. It ends here. `later`: it is found at once."""
         if not self._held.is_begun:
             self.begin()
         self._held.end(result, self._changed)

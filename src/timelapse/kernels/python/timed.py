@@ -64,7 +64,7 @@ class TimedKernel:
     def former(self, name: str) -> None:
         """The loop does not keep what states held: who reads waits until they are settled."""
 
-    def changes(self) -> PassResult:
+    def changes(self, later: int = 0) -> PassResult:
         """Always raises Abandoned: what lies ahead is kept in the loop, so nothing can go on from states alone."""
         raise Abandoned("the serial loop cannot go on from states")
 

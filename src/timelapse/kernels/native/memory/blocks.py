@@ -66,6 +66,15 @@ def zeros(words: int, threads: int = 1) -> Ints:
     return made
 
 
+def found(words: int) -> Ints:
+    """An array of so many words, whatever they are, in memory that the system has found already: for who makes it before it is needed, in a thread
+    that others do not wait for."""
+    made, fresh = _array(words)
+    if fresh:
+        made[::_PAGE].fill(0)
+    return made
+
+
 def _array(words: int, *, zeros: bool = False) -> tuple[Ints, bool]:
     """The array, and whether it is of memory that nobody has used."""
     room = words + _LINE

@@ -14,6 +14,7 @@ So no part is ordered for itself, and nothing has to be merged.
 from __future__ import annotations
 
 import itertools
+import threading
 from collections.abc import Mapping, Sequence
 from functools import partial
 from types import MappingProxyType
@@ -63,15 +64,36 @@ def collect(
 
 
 def collect_later(
-    workers: Sequence[Mapping[str, NativeTable]], result: PassResult, tables: Sequence[HashTable], most: int
-) -> bool:
+    workers: Sequence[Mapping[str, NativeTable]], result: PassResult, tables: Sequence[HashTable], most: int, *,
+    again: bool,
+) -> bool:  # fmt: skip
     """Begin the next slice in these tables, and leave it to `PassResult.settle` to find what the one before did. Whether that may be: what is
-    found takes `most` bytes at most, and all tables keep what their rows held."""
+    found takes `most` bytes at most, and all tables keep what their rows held. `again`: who settles it finds memory for the next time, too."""
     size = sum(table.rows * table.gathered_bytes for table in tables)
     if not (0 < size <= most and all(table.tracked for table in tables)):
         return False
-    result.late = partial(collect, workers, images={table: table.turn() for table in tables})
+    result.late = _Later(workers, {table: table.turn() for table in tables}, again=again)
     return True
+
+
+class _Later:
+    """What a slice did, which is still to be found, by whichever thread asks first."""
+
+    def __init__(self, workers: Sequence[Mapping[str, NativeTable]], images: Images, *, again: bool) -> None:
+        self._asked: tuple[Sequence[Mapping[str, NativeTable]], Images] | None = (workers, images)
+        self._again = again
+        self._lock = threading.Lock()
+
+    def __call__(self, result: PassResult, threads: int) -> None:
+        with self._lock:
+            if self._asked is not None:
+                workers, images = self._asked
+                collect(workers, result, threads, images)
+                self._asked = None
+                tables = list(images) if self._again else []
+                del images  # their memory is what the next ones take
+                for table in tables:
+                    table.make_ready()
 
 
 def effects_of(

@@ -80,12 +80,14 @@ class HashTable:
         """Called with a larger array that has all rows, before it is the table's. What is given is called right after."""
         self.written: list[Callable[[int], None]] = []
         """Called before Python writes a row."""
+        self._ready: Ints | None = None
+        """Memory for the next `turn`."""
         self.clear()
 
     def clear(self) -> None:
         """Forget all rows."""
         self.slots, self.rows = _empty(_FIRST, self._words), 0
-        self._is_turned = False
+        self._is_turned = self._is_shown = False
         self.base = self._base(0)
 
     def _base(self, rows: int) -> Ints:
@@ -132,7 +134,7 @@ class HashTable:
 
     def take(self, larger: Larger) -> None:
         """Have a larger array, to which nothing was added since it was made."""
-        self.slots, self.base = larger.slots, larger.base
+        self.slots, self.base, self._is_shown = larger.slots, larger.base, False
         for then in larger.then:
             then()
 
@@ -155,8 +157,11 @@ class HashTable:
         in the array where it is."""
         rows = len(self.slots)
         base = rows if self.tracked and (self.rows or self.mapped is not None) else 0
-        if len(self.base) != base or apart:
-            self.base = blocks.empty(base * (1 + self._live)).reshape(base, 1 + self._live)
+        if len(self.base) != base or apart or self._is_shown:  # an image has the array
+            words, ready = base * (1 + self._live), self._ready
+            self._ready, self._is_shown = None, False
+            array = ready if ready is not None and len(ready) == words else blocks.empty(words)
+            self.base = array.reshape(base, 1 + self._live)
         if not self.rows and not base:
             return
         threads = self._threads if self.slots.nbytes >= blocks.LARGE else 1
@@ -183,9 +188,20 @@ class HashTable:
         """A new slice begins, of a tracked table; `begin` then does nothing. Returns the rows as they are."""
         slots, base, rows = self.slots, self.base, self.rows
         self.rebase(apart=True)
-        self._is_turned = True
+        self._is_turned = self._is_shown = True
         # Without rows nothing was copied.
         return Image(slots if rows else slots[:0], self.base, self.width, base if rows else base[:0], rows)
+
+    def prepare(self) -> None:
+        """Have what a table that grows, or is turned, takes: code that is compiled or loaded, and memory."""
+        prim.rehash(self.slots[:0], self.slots, self.base[:0], self.base, self.mask, self.width)
+        prim.renew(self.slots, self.base, 1 + self.width, 0, 0)
+        self.make_ready()
+
+    def make_ready(self) -> None:
+        """Have memory for the next `turn`: in any thread, while the table is used. Who turns a table does not wait until the system has found it."""
+        if self.tracked:
+            self._ready = blocks.found(len(self.slots) * (1 + self._live))
 
     def description(self, starts: Ints, data: npt.NDArray[np.uint8]) -> Ints:
         """What machine code takes keys over from. Codes stand for what these arrays of the string pool hold."""

@@ -170,6 +170,8 @@ class Kept:
         for number, table in enumerate(self.tables):
             locate(table.slots, table.mask, np.zeros((1, table.width), np.int64), table.width)
             self._follow(number, table.slots)()
+            release(self.rows, number, table.slots)
+            table.prepare()
 
     def _forget(self) -> None:
         if self._as_now:

@@ -30,7 +30,7 @@ LINKED = 1 << 61
 """A flag of rows of a SetOf whose members can be listed: the row's pair is among its key's members (linking.py)."""
 COPIED = -(1 << 63)
 """A flag of rows that were copied before they were written (keeping.py)."""
-LASTING = OCCUPIED | LINKED | sum(PRESENT << _BITS * number for number in range(30))
+LASTING = OCCUPIED | LINKED | COPIED | sum(PRESENT << _BITS * number for number in range(30))
 """The flags that a row keeps from slice to slice."""
 MOST_WORDS = 8
 """Rows that several states share are no longer than a line of the processor's caches."""
