@@ -16,6 +16,7 @@ from tests import groups, ramdisk
 from tests.depth import DEPTH, FULL, deep, in_turn
 from tests.marks import derived, takes_session
 from tests.times import Measure, Times, apart
+from timelapse.env import garbage
 from timelapse.run import twice
 from timelapse.testing import oracle
 
@@ -39,6 +40,9 @@ if DEPTH < FULL:
     oracle.MOST_SLICES = 8
 # Programs are checked in each number of slices and by each strategy; how many events there are says which of them meet.
 oracle.every = lambda slices, strategies, events: in_turn(slices, strategies, events)
+
+# Before each test what is there is frozen (see below). To count it, object by object, takes tens of milliseconds of each live run.
+garbage.freeze_count = lambda: 1
 
 ramdisk.use()
 os.environ["TIMELAPSE_STATES"] = "off"  # tests that want a cache make one of their own

@@ -14,12 +14,14 @@ import timelapse as tl
 from tests.patience import LONG
 from tests.streaming.test_asking import Adding, Put
 from tests.streaming.test_live import FAST
+from timelapse.env import garbage
 from timelapse.env.garbage import passed_over
 from timelapse.streaming.turns import TURN, short_turns
 
 
 @pytest.fixture(autouse=True)
-def _given_back() -> Iterator[None]:
+def _given_back(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    monkeypatch.setattr(garbage, "freeze_count", gc.get_freeze_count)
     before = sys.getswitchinterval()
     sys.setswitchinterval(0.004)
     frozen = gc.get_freeze_count() > 0  # what was there when the tests began
