@@ -103,7 +103,7 @@ def test_runs_that_are_made_at_once_have_numbers_of_their_own(
 
 @pytest.mark.parametrize(
     ("text", "total", "events"),
-    [("1%", 1000, 10), ("0.1%", 1, None), ("100%", 10, None), ("5", 10, 5), ("1,000", 5000, 1000), ("50", 10, None),
+    [("1%", 1000, 10), ("0.1%", 1, None), ("100%", 10, None), ("all", 10, None), ("5", 10, 5), ("1,000", 5000, 1000), ("50", 10, None),
      ("33%", 100, 33), ("0.01%", 100, 1)],
 )  # fmt: skip
 def test_amounts(text: str, total: int, events: int | None) -> None:

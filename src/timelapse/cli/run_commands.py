@@ -73,7 +73,7 @@ def replay(
         str | None,
         typer.Option(
             "--verify",
-            metavar="1%|N",
+            metavar="all|1%|N",
             help="Then check so much of the log's beginning against the serial meaning, or a little more if there is nothing to compare in it.",
         ),
     ] = None,
@@ -255,9 +255,11 @@ def verify(
 
 
 def _amount(text: str, total: int) -> int | None:
-    """`1%` or a number of events, at least one; None for all. Raises UsageError."""
+    """`all`, `1%` or a number of events, at least one; None for all. Raises UsageError."""
     from timelapse.errors import UsageError
 
+    if text == "all":
+        return None
     try:
         if text.endswith("%"):
             percent = float(text[:-1])
@@ -268,7 +270,7 @@ def _amount(text: str, total: int) -> int | None:
     except ValueError:
         count = 0
     if count < 1 and total > 0:
-        raise UsageError(f"{text!r} is not a number of events", hint="give 1% or 100000", code="TL813")
+        raise UsageError(f"{text!r} is not a number of events", hint="give all, 1% or 100000", code="TL813")
     return None if count >= total else count
 
 
