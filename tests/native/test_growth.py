@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import random
+from contextlib import nullcontext
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pytest
 
-from tests.depth import some
-from timelapse.kernels.native.memory import blocks
-from timelapse.kernels.native.memory.growth import Growth, foretell
+from tests.depth import deep, some
+from tests.native.gradual import switches
+from timelapse.kernels.native.memory import blocks, keeping
+from timelapse.kernels.native.memory.growth import Growth, foretell, make_ready_beside
 from timelapse.kernels.native.memory.hashtable import HashTable
+from timelapse.kernels.native.memory.keeping import Kept
 from timelapse.kernels.native.memory.layout import OCCUPIED, PRESENT, TOUCHED, Layout
 from timelapse.model.types import ScalarType
 
@@ -138,3 +141,50 @@ def test_a_new_slice_keeps_what_rows_hold_and_forgets_what_was_written(
     table.slots[there, layout.place] += 1
     table.begin()
     assert (table.base[there, 1] == before[there, layout.place] + 1).all()
+
+
+@pytest.mark.parametrize("seed", range(deep(60, 8)))
+def test_a_table_that_grows_part_by_part_has_what_was_written_meanwhile(
+    seed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Keys that were there, and new ones; also where a slice begins in between, or not all copies fit. Readers see the epoch before."""
+    rng = random.Random(seed)
+    found = switches(monkeypatch, rng)
+    if seed % 4 == 3:
+        monkeypatch.setattr(keeping, "_FIRST", 3)
+        monkeypatch.setattr(keeping, "MOST", 300)
+    layout = Layout(1, ScalarType("int"), "exact", tracked=True)
+    table: Any = HashTable([layout])
+    kept, growth, none = Kept([table], 1), [Growth(0, 0)], (np.zeros(1, np.int64), np.zeros(0, np.uint8))
+    kept.settle()
+    now, before, start, written = dict[int, int](), dict[int, int](), dict[int, int](), set[int]()
+    for _ in range(80):
+        for _ in range(rng.randint(0, 4)):
+            events = rng.randint(0, 4)
+            make_ready_beside(kept, growth, [(1, 0)], events, 0, nullcontext(), gradually=True)
+            kept.reserve(events)
+            for _ in range(events):
+                key, value = rng.randint(1, 8 + 2 * len(now)), rng.randint(1, 1_000)
+                if table.find([key], *none) < 0:
+                    table.claim([key])
+                row = table.find([key], *none)
+                kept.add(0, row)
+                table.slots[row, layout.place] = now[key] = value
+                table.slots[row, 0] |= PRESENT | TOUCHED
+                written.add(key)
+            rows = {int(r[1]): (int(r[2]), bool(r[0] & TOUCHED)) for r in table.slots if r[0]}
+            assert rows == {key: (value, key in written) for key, value in now.items()}
+            assert table.rows == len(now)
+            if len(table.base):
+                held = {int(r[1]): int(b[1]) for r, b in zip(table.slots, table.base, strict=True) if b[0]}
+                assert held == start
+            if kept.whole:
+                copies = {key: kept.copy(0, table.find([key], *none)) for key in now}
+                assert {k: int(c[2]) for k, c in copies.items() if c[0] & PRESENT} == before
+        if rng.random() < 0.1:
+            (table.turn if len(now) and rng.random() < 0.5 else table.rebase)()
+            table._is_turned, start, written = False, dict(now), set()
+        kept.settle()
+        before = dict(now)
+    assert found
+    assert max(found) > 100

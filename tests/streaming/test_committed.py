@@ -16,6 +16,7 @@ import pytest
 
 import timelapse as tl
 from tests.depth import deep, some
+from tests.native.gradual import switches
 from tests.patience import LONG
 from tests.programs.catalogue import CATALOGUE, Entry
 from tests.programs.data import make
@@ -162,6 +163,7 @@ def test_programs(entry: Entry, way: str, monkeypatch: pytest.MonkeyPatch) -> No
     program, made = entry.program(), make(entry.mix(5), 200, seed=3)
     classes = entry.classes()
     rng = random.Random(5)
+    switches(monkeypatch, rng)
     unknown, times, kernel = looked_into(
         program, made.events(classes), list(classes.values()), rng, rng.choice((10, 40))
     )

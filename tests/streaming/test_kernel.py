@@ -11,6 +11,7 @@ import pytest
 
 import timelapse as tl
 from tests.depth import deep, some
+from tests.native.gradual import switches
 from tests.programs.catalogue import CATALOGUE, Entry
 from tests.programs.data import make
 from tests.writers.anything import any_program
@@ -18,6 +19,7 @@ from tests.writers.sources import load_source, random_events
 from timelapse.engine.digest import hash_outputs, hash_rejected, run_digest
 from timelapse.errors import HandlerError
 from timelapse.kernels.base import PassResult
+from timelapse.kernels.native import kernel as native
 from timelapse.log.segment import table_of
 from timelapse.log.types import EventType, event_types
 from timelapse.model.program import spec_of
@@ -60,9 +62,9 @@ def epochs(events: Sequence[tl.Event], rng: random.Random, most: int) -> list[tu
 
 def run_open(
     program: tl.Program, events: Sequence[tl.Event], classes: Sequence[type[tl.Event]], rng: random.Random, *,
-    most: int = 40, restarts: float = 0.2, compiled: bool = True,
+    most: int = 40, restarts: float = 0.2, compiled: bool = True, read: bool = False,
 ) -> str:  # fmt: skip
-    """The digest of what epochs give."""
+    """The digest of what epochs give. `read`: the kernel keeps what readers of the epoch before may ask for."""
     types = event_types(classes)
     journal = JournalEnd(types, lag_of(program))
     kernel = OpenKernel(program, types, journal, compiled=compiled)
@@ -75,6 +77,8 @@ def run_open(
         if part:
             part = [e._at(e.ts, seq + n) for n, e in enumerate(part)]
             journal.add(block(types, part), len(part))
+        if read:
+            kernel.settle()
         result = kernel.run(seq, seq + len(part), complete)
         if asked and rng.random() < 0.5:  # what was asked for is found now that the program has gone on
             stand, asked = stand.after(program, asked), []
@@ -119,6 +123,21 @@ def test_programs(entry: Entry, compiled: bool, monkeypatch: pytest.MonkeyPatch)
     for seed in range(deep(3, 1)):
         rng = random.Random(seed)
         assert run_open(program, events, list(classes.values()), rng, compiled=compiled) == expected, seed
+
+
+@pytest.mark.parametrize("entry", some(CATALOGUE), ids=lambda v: v.name)
+def test_tables_that_grow_part_by_part(entry: Entry, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Before every few events."""
+    monkeypatch.setenv("TIMELAPSE_KERNEL", "native")
+    monkeypatch.setattr(native, "GUARDED", 3)
+    rng = random.Random(7)
+    found = switches(monkeypatch, rng)
+    program, made = entry.program(), make(entry.mix(40), 300, seed=12)
+    classes = entry.classes()
+    events = made.events(classes)
+    digest = run_open(program, events, list(classes.values()), rng, restarts=0.1, read=True)
+    assert digest == whole(program, events).digest
+    assert entry.name != "IpSpam" or len(found) > 3
 
 
 @pytest.mark.parametrize("seed", range(deep(40)))

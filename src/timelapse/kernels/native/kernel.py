@@ -372,7 +372,7 @@ class NativeKernel:
                 self._hand_back(self._place(batch, lo, position)[2])
             if self._kept is not None:
                 own = self._growth, self._most_rows, hi - lo, self._done, self.guard
-                make_ready_beside(self._kept, *own)
+                make_ready_beside(self._kept, *own, gradually=not self._logs)
             with self.guard:
                 at = self._some(batch, lo, hi, position, shown)
             tick(at - lo)

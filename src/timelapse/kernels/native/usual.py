@@ -38,7 +38,7 @@ def compile_usual() -> None:
         (touch.take, (ints, table, table, unsigned, word)),
         (changes.only, (table, word, ints, table)),
         (primitives.renew, (table, table, word, word, word)),
-        (primitives.rehash, (table, table, table, table, unsigned, word)),
+        (primitives.rehash, (table, table, table, table, unsigned, word, word, word)),
         (primitives.load, (table, unsigned, word, table, fixed, word, word)),
         (primitives.put, (table, unsigned, word, word, flag, word)),
         (primitives.mark, (table, unsigned, flag, word)),

@@ -66,12 +66,12 @@ def zeros(words: int, threads: int = 1) -> Ints:
     return made
 
 
-def found(words: int) -> Ints:
-    """An array of so many words, whatever they are, in memory that the system has found already: for who makes it before it is needed, in a thread
-    that others do not wait for."""
-    made, fresh = _array(words)
-    if fresh:
-        made[::_PAGE].fill(0)
+def found(words: int, *, zeros: bool = False) -> Ints:
+    """An array of so many words, whatever they are or of zeros, in memory that the system has found already: for who makes it before it is needed,
+    in a thread that others do not wait for."""
+    made, fresh = _array(words, zeros=zeros)
+    if fresh or zeros:
+        (made[::_PAGE] if fresh else made).fill(0)
     return made
 
 

@@ -68,15 +68,24 @@ class Growth:
 
 def make_ready_beside(
     kept: Kept, growth: Sequence[Growth], most_rows: Sequence[tuple[int, int]], events: int, done: int,
-    guard: AbstractContextManager[None],
+    guard: AbstractContextManager[None], *, gradually: bool = False,
 ) -> None:  # fmt: skip
     """Room for so many events, while others read the tables of which rows are kept, under a guard: it is held only for as long as a larger array takes the place of another. Not
-    for tables of which readers take keys over. `most_rows`: what an event may bring, for each table."""
+    for tables of which readers take keys over. `most_rows`: what an event may bring, for each table. `gradually`: large tables grow part by part; every row that is written
+    has its copy then."""
     kept.reserve_beside(events)
-    for table, own, (more, _) in zip(kept.tables, growth, most_rows, strict=True):
-        if table.mapped is not None or table.has_room(more * events):
+    for number, (table, own, (each, _)) in enumerate(zip(kept.tables, growth, most_rows, strict=True)):
+        if table.mapped is not None:
             continue
-        larger = table.larger(more * events, own.expected(done, table.rows))
+        more, larger = each * events, None
+        full = not table.has_room(more)
+        if gradually and kept.on and not full and table.is_soon_full:
+            table.grow(own.expected(done, table.rows))
+        if table.growing is not None and table.growing.go_on(events, full=full):
+            kept.move_again(number)
+            larger = None if table.growing is None else table.growing.larger()
+        if full and (larger is None or 2 * (table.rows + more) > len(larger.slots)):
+            larger = table.larger(more, own.expected(done, table.rows))
         if larger is not None:
             with guard:
                 table.take(larger)

@@ -7,7 +7,9 @@ empty nothing has to be kept before a write.
 from __future__ import annotations
 
 import itertools
+import threading
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 
@@ -23,6 +25,12 @@ from timelapse.tables.sharing import at_once
 Ints = npt.NDArray[np.int64]
 _FIRST = 1024
 """Rows of an empty table."""
+_GRADUAL = 1 << 15
+"""A table of so many rows, or more, can be moved into a larger array part by part (Growing):"""
+_EARLY = 16
+"""once there is room left for so small a part of its rows,"""
+_PART, _EACH = 1 << 14, 16
+"""and so many rows at a time, or so many for each event that comes next."""
 _MORE = 4
 """A state that is loaded gets room for one key in so many more: one that has grown so far goes on growing."""
 
@@ -38,11 +46,13 @@ def _empty(rows: int, words: int, threads: int = 1) -> Ints:
 
 @dataclass(frozen=True)
 class Larger:
-    """A table's rows in a larger array: `then` is to be called once that is the table's (`HashTable.moving`)."""
+    """A table's rows in a larger array: `then` is to be called once that is the table's (`HashTable.moving`). `ready`: memory for its next `turn`."""
 
     slots: Ints
     base: Ints
+    rows: int
     then: Sequence[Callable[[], None]]
+    ready: Ints | None = None
 
 
 @dataclass(frozen=True)
@@ -82,13 +92,15 @@ class HashTable:
         """Called before Python writes a row."""
         self._ready: Ints | None = None
         """Memory for the next `turn`."""
+        self.growing: Growing | None = None
+        """The larger array that its rows are moved into part by part."""
         self.clear()
 
     def clear(self) -> None:
         """Forget all rows."""
         self.slots, self.rows = _empty(_FIRST, self._words), 0
         self._is_turned = self._is_shown = False
-        self.base = self._base(0)
+        self.base, self.growing = self._base(0), None
 
     def _base(self, rows: int) -> Ints:
         return blocks.zeros(rows * (1 + self._live)).reshape(rows, 1 + self._live)
@@ -120,27 +132,45 @@ class HashTable:
 
     def larger(self, more: int, expected: int = 0) -> Larger | None:
         """The same, and the table stays as it is until `take`: who only reads may do so meanwhile. None where there is room."""
-        wanted = len(self.slots)
         if self.has_room(more):
             return None
-        expected = expected if self.most is None else min(expected, self.most // (2 * self.row_bytes))
-        while wanted < 2 * max(self.rows + more, expected):
-            wanted *= 2
+        wanted = self._wanted(self.rows + more, expected)
         slots, base = _empty(wanted, self._words, self._threads), self._base(wanted if len(self.base) else 0)
         if not self.rows:
-            return Larger(slots, base, ())
-        prim.rehash(self.slots, slots, self.base, base, np.uint64(wanted - 1), self.width)
-        return Larger(slots, base, [about(slots) for about in self.moving])
+            return Larger(slots, base, 0, ())
+        prim.rehash(self.slots, slots, self.base, base, np.uint64(wanted - 1), self.width, 0, len(self.slots))
+        return Larger(slots, base, self.rows, [about(slots) for about in self.moving])
+
+    def _wanted(self, keys: int, expected: int) -> int:
+        """The rows of an array for so many keys, which are expected to become more."""
+        expected = expected if self.most is None else min(expected, self.most // (2 * self.row_bytes))
+        wanted = len(self.slots)
+        while wanted < 2 * max(keys, expected):
+            wanted *= 2
+        return wanted
 
     def take(self, larger: Larger) -> None:
         """Have a larger array, to which nothing was added since it was made."""
-        self.slots, self.base, self._is_shown = larger.slots, larger.base, False
+        self.slots, self.base, self.rows = larger.slots, larger.base, larger.rows
+        self._ready, self._is_shown, self.growing = larger.ready, False, None
         for then in larger.then:
             then()
+
+    @property
+    def is_soon_full(self) -> bool:
+        """Whether it is large, and should begin to grow part by part."""
+        rows = len(self.slots)
+        return self.growing is None and rows >= _GRADUAL and not self.has_room(rows // _EARLY)
+
+    def grow(self, expected: int) -> None:
+        """Begin to move into a larger array, for `expected` keys in all if memory is meant for so many."""
+        words = self._words, 1 + self._live
+        self.growing = Growing(self, self._wanted(len(self.slots) // 2 + 1, expected), words)
 
     def load(self, layout: Layout, keys: Ints, values: Ints) -> None:
         """Put one state's keys and values in. What they hold is what they held at the start, once a slice has begun."""
         self.reserve(len(keys), len(keys) + len(keys) // _MORE)
+        self.growing = None
         values = values.view()
         values.flags.writeable = False  # what can be written to would be another type, and another function
         self.rows += int(
@@ -155,7 +185,7 @@ class HashTable:
     def rebase(self, *, apart: bool = False) -> None:
         """What rows hold now is what they held at the start, and none was written since. `apart`: what they held at the start before stays
         in the array where it is."""
-        rows = len(self.slots)
+        rows, self.growing = len(self.slots), None
         base = rows if self.tracked and (self.rows or self.mapped is not None) else 0
         if len(self.base) != base or apart or self._is_shown:  # an image has the array
             words, ready = base * (1 + self._live), self._ready
@@ -194,7 +224,9 @@ class HashTable:
 
     def prepare(self) -> None:
         """Have what a table that grows, or is turned, takes: code that is compiled or loaded, and memory."""
-        prim.rehash(self.slots[:0], self.slots, self.base[:0], self.base, self.mask, self.width)
+        none = self.slots[:0], self.slots, self.base[:0], self.base, self.mask, self.width
+        prim.rehash(*none, 0, 0)
+        prim.rehash_some(*none, np.zeros(0, np.int64))
         prim.renew(self.slots, self.base, 1 + self.width, 0, 0)
         self.make_ready()
 
@@ -240,3 +272,54 @@ class HashTable:
         none: Ints = np.zeros((len(keys), 0), np.int64)
         none.flags.writeable = False
         self.rows += int(prim.load(self.slots, self.mask, self.width, keys, none, 0, 0))
+
+
+class Growing:
+    """The larger array of a table that goes on: its rows are moved there part by part, between two uses of the table and in their thread. Of rows that are
+    written meanwhile who moves them must know (keeping.py). `rows`: of the larger array; `words`: of its rows, and of those of `base`.
+
+    Memory is found in a thread of its own. That takes longer than moving rows there.
+    """
+
+    def __init__(self, table: HashTable, rows: int, words: tuple[int, int]) -> None:
+        self._table, self._rows, self._words = table, rows, words
+        self._is_tracked, self._based = table.tracked, len(table.base) > 0
+        self._at = self._there = 0
+        """So many rows of the table are moved, and so many are there."""
+        self._found: tuple[Ints, Ints, Ints | None] | None = None
+        self._finding = threading.Thread(target=self._find, name="timelapse-room", daemon=True)
+        self._finding.start()
+
+    def _find(self) -> None:
+        rows, (own, base) = self._rows, self._words
+        with suppress(MemoryError):  # then it grows at once, or fails there
+            slots = blocks.found(rows * own, zeros=True).reshape(rows, own)
+            before = blocks.found(rows * base if self._based else 0, zeros=True).reshape(-1, base)
+            self._found = slots, before, blocks.found(rows * base) if self._is_tracked else None
+
+    def go_on(self, events: int, *, full: bool) -> bool:
+        """Move the next rows, before so many events, or all of them where the table is `full`. Whether all are moved."""
+        if full:
+            self._finding.join()
+        if self._finding.is_alive() or self._found is None:
+            return False
+        end = len(self._table.slots)
+        hi = end if full else min(end, self._at + max(_PART, _EACH * events))
+        self._there += int(prim.rehash(*self._arrays(self._found), self._at, hi))
+        self._at = hi
+        return hi == end
+
+    def again(self, places: Ints) -> None:
+        """Rows of the table, at these places, were written since they may have been moved."""
+        if self._at and self._found is not None:
+            self._there += int(prim.rehash_some(*self._arrays(self._found), places))
+
+    def larger(self) -> Larger:
+        """The larger array, once all rows are moved, also those written since."""
+        assert self._found is not None
+        slots, base, ready = self._found
+        return Larger(slots, base, self._there, [about(slots) for about in self._table.moving], ready)
+
+    def _arrays(self, found: tuple[Ints, Ints, Ints | None]) -> tuple[Ints, Ints, Ints, Ints, np.uint64, int]:
+        table, (slots, base, _) = self._table, found
+        return table.slots, slots, table.base, base, np.uint64(self._rows - 1), table.width

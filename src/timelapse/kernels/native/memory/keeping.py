@@ -177,8 +177,17 @@ class Kept:
         if self._as_now:
             for number, table in enumerate(self.tables):
                 release(self.rows, number, table.slots)
+                self.move_again(number)
             self.rows[0] = 0
             self._as_now = False
+
+    def move_again(self, number: int) -> None:
+        """Have rows of a table that were written, as far as copies tell, in the larger array that it is moved into."""
+        table, rows = self.tables[number], self.rows[1 : int(self.rows[0, 0]) + 1]
+        if table.growing is not None and self.rows[0, 1]:  # others were written, too
+            table.growing = None
+        elif table.growing is not None:
+            table.growing.again(rows[rows[:, 0] == number, 1])
 
     def copy(self, number: int, row: int) -> Ints:
         """A row as it was, by its place now."""

@@ -220,19 +220,31 @@ def locate(slots, mask, key, width):  # type: ignore[no-untyped-def]
 
 
 @primitive()
-def rehash(old, new, old_base, new_base, mask, width):  # type: ignore[no-untyped-def]
-    """Copy all rows of a table into a larger, empty one, with what they held at the slice's start."""
-    for j in range(old.shape[0]):
+def rehash(old, new, old_base, new_base, mask, width, lo, hi):  # type: ignore[no-untyped-def]
+    """Copy rows lo to hi of a table into a larger one, with what they held at the slice's start. Returns how many are new there."""
+    rows = 0
+    for j in range(lo, hi):
         soon = j + _SOON
-        if soon < old.shape[0] and old[soon, 0] != 0:
+        if soon < hi and old[soon, 0] != 0:
             prefetch(new, np.int64(begin_of(mask, old, soon, IN_ROW, width)))
         if old[j, 0] != 0:
             i = row_of(new, mask, old, j, IN_ROW, width)
+            rows += new[i, 0] == 0
             for w in range(old.shape[1]):
                 new[i, w] = old[j, w]
             if old_base.shape[0] != 0:
                 for w in range(old_base.shape[1]):
                     new_base[i, w] = old_base[j, w]
+    return rows
+
+
+@primitive()
+def rehash_some(old, new, old_base, new_base, mask, width, places):  # type: ignore[no-untyped-def]
+    """The same with the rows at these places."""
+    rows = 0
+    for n in range(places.shape[0]):
+        rows += rehash(old, new, old_base, new_base, mask, width, places[n], places[n] + 1)
+    return rows
 
 
 @primitive()
