@@ -7,9 +7,9 @@ import pyarrow as pa
 import pytest
 
 import timelapse as tl
-from timelapse.kernels.native.decode import Decoder
+from timelapse.kernels.native.decode import Decoder, part_of
 from timelapse.kernels.native.memory.strings import Interned
-from timelapse.kernels.native.unit import Column, Unit
+from timelapse.kernels.native.unit import Column, Later, Unit
 from timelapse.log.reader import Chunk
 
 
@@ -52,3 +52,39 @@ def test_dictionaries_give_the_same_arrays(texts: list[str]) -> None:
     assert contains.tolist() == ["@" in t for t in texts]
     assert length.tolist() == [len(t) for t in texts]
     assert size.tolist() == [len(t.encode()) for t in texts]
+
+
+class Heard(tl.Event):
+    x: int
+
+
+@pytest.mark.parametrize("start", [0, -40, 2**62, -(2**62)])
+@pytest.mark.parametrize("twice", [False, True])
+def test_steps_come_by_time_then_calls_then_by_seq(start: int, twice: bool) -> None:
+    """Also at times that are far away, and where several calls come at one time; and of some of them it is known which rows they have."""
+    lags = {1: Later(3, "late", 1)} | ({2: Later(3, "again", 2)} if twice else {})
+    unit = Unit(events=[Heard] * (1 + len(lags)), columns=[Column(0, "x", "int")], later=lags)
+    rng = np.random.default_rng(5)
+    times, tables = np.sort(rng.integers(0, 30, 200)) + start, {}
+    for kind, own in enumerate([np.arange(50, 200), np.arange(40, 190), np.arange(0, 200, 3)]):
+        tables[unit.table_of(min(kind, len(lags)))] = pa.table({"seq": own, "ts": times[own], "x": own * 2})
+    batch = Decoder(unit, Interned([])).decode(Chunk(0, 200, tables))
+    rows = [
+        (at, kind == 0, seq, kind)
+        for kind in range(len(unit.events))
+        for at, seq in zip(*(array.tolist() for array in batch.arrays[2 * kind : 2 * kind + 2]), strict=True)
+    ]
+    assert batch.when is not None
+    in_order = sorted(rows, key=lambda row: row[:3])
+    assert batch.kinds.tolist() == [kind for *_, kind in in_order]
+    assert batch.when.tolist() == [at for at, *_ in in_order]
+    keep = rng.random(batch.events) < 0.3
+    part = part_of(unit, batch, keep)
+    kept = [row for row, is_kept in zip(in_order, keep.tolist(), strict=True) if is_kept]
+    for kind in range(len(unit.events)):
+        assert part.arrays[2 * kind + 1].tolist() == [seq for *_, seq, own in kept if own == kind]
+        assert part.chunk.tables[unit.table_of(kind)]["seq"].to_pylist() == [
+            s for *_, s, k in kept if k == kind
+        ]
+    assert part.kinds.tolist() == [kind for *_, kind in kept]
+    assert part.arrays[-1].tolist() == [2 * seq for _, own, seq, _ in kept if own]

@@ -15,6 +15,7 @@ import pyarrow.compute as pc
 from timelapse.kernels.ahead import ahead as run_ahead
 from timelapse.kernels.clock import Clock
 from timelapse.kernels.native.computed import Computed, Entries, compute
+from timelapse.kernels.native.memory.spreading import number_rows
 from timelapse.kernels.native.memory.strings import Interned
 from timelapse.kernels.native.unit import Column, Unit
 from timelapse.log.reader import Chunk
@@ -68,7 +69,10 @@ class _Tables(dict[str, pa.Table]):
 
 def part_of(unit: Unit, batch: Batch, keep: npt.NDArray[np.bool_]) -> Batch:
     """Some of a batch's steps."""
-    kept = [np.flatnonzero(keep[batch.kinds == kind]) for kind in range(len(unit.events))]
+    steps = np.flatnonzero(keep)  # choosing by booleans takes ten times as long where these are mixed
+    kinds, numbers = batch.kinds[steps], np.zeros(len(steps), np.int64)
+    number_rows(batch.kinds, keep, np.zeros(len(unit.events), np.int64), numbers)
+    kept = [numbers[kinds == kind] for kind in range(len(unit.events))]
     of = [kind for kind in range(len(unit.events)) for _ in range(2)] + [c.event for c in unit.columns]
     arrays = [
         array[kept[kind]] if len(array) else array for kind, array in zip(of, batch.arrays, strict=True)
@@ -77,8 +81,8 @@ def part_of(unit: Unit, batch: Batch, keep: npt.NDArray[np.bool_]) -> Batch:
         array.setflags(write=False)
     rows = {unit.table_of(kind): own for kind, own in enumerate(kept)}
     chunk = batch.chunk._replace(tables=_Tables(batch.chunk, rows))
-    when = None if batch.when is None else batch.when[keep]
-    return replace(batch, kinds=batch.kinds[keep], arrays=arrays, chunk=chunk, when=when)
+    when = None if batch.when is None else batch.when[steps]
+    return replace(batch, kinds=kinds, arrays=arrays, chunk=chunk, when=when)
 
 
 class Decoder:
@@ -128,7 +132,8 @@ class Decoder:
         at, seq = (np.concatenate(a) if a else _EMPTY["int"] for a in (times, seqs))
         # At one time ticks come first, then what is called later.
         logged = [n not in unit.later and n not in unit.ticking for n in range(len(seqs))]
-        order = np.lexsort((seq, np.array(logged, bool)[kinds], at))
+        there = [is_own for is_own, own in zip(logged, seqs, strict=True) if len(own)]
+        order = _order(at, seq, np.array(logged, bool)[kinds], there)
         return Batch(kinds[order], arrays, chunk, at[order])
 
     def _entries(self, entries: Entries, column: Column) -> Array:
@@ -161,6 +166,15 @@ class Decoder:
             words.setflags(write=False)
             return words
         return _column(array, column.kind)
+
+
+def _order(at: Array, seq: Array, logged: Array, kinds: list[bool]) -> Array:
+    """The order of steps by time, then what is not `logged`, then by seq. Those of each kind are in order. `kinds`: of the kinds that there
+    are whether each is logged."""
+    far = 1 << 61
+    if len(set(kinds)) < len(kinds) or not len(at) or at.min() < -far or at.max() > far:
+        return np.lexsort((seq, logged, at))
+    return np.argsort(2 * at + logged, kind="stable")  # in half of the time
 
 
 _FILL: dict[str, Any] = {"int": 0, "float": 0.0, "bool": False}

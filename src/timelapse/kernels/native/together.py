@@ -181,9 +181,8 @@ class _Steps:
                 batches.append(batch if own.all() else part_of(unit, batch, own))
         events, event_count = _numbered_again(self.events.reshape(-1, 1), keep, self.event_count)
         cells, cell_count = _numbered_again(self.cells, keep, self.cell_count)
-        return _Steps(
-            batches, self.kinds[keep], self.seqs[keep], events.ravel(), cells, event_count, cell_count
-        )
+        at = np.flatnonzero(keep)
+        return _Steps(batches, self.kinds[at], self.seqs[at], events.ravel(), cells, event_count, cell_count)
 
     def places(self, unit: Unit, failures: Sequence[_Failure]) -> Ints:
         """Where the steps are that have failed. Raises NotTogether."""

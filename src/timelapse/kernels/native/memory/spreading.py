@@ -60,6 +60,17 @@ def number_again(numbers, keep, known, into):  # type: ignore[no-untyped-def]
 
 
 @primitive()
+def number_rows(kinds, keep, counts, into):  # type: ignore[no-untyped-def]
+    """Of the steps that are kept the numbers among those of their kinds. `counts`: 0 for each kind."""
+    to = 0
+    for n in range(len(kinds)):
+        if keep[n]:
+            into[to] = counts[kinds[n]]
+            to += 1
+        counts[kinds[n]] += 1
+
+
+@primitive()
 def group_of(parents, n):  # type: ignore[no-untyped-def]
     """The group of a node."""
     while parents[n] != n:
