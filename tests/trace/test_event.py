@@ -54,8 +54,9 @@ def states_after_tracing(run: Run, seqs: list[int]) -> list[trace.EventTrace]:
                     found = dict(moment.live(name, None)._items())
                     assert found == run.state_at_cut(name, slice_id + 1), name
                 return False
-            traces.append(tracer.trace(event_at(past.reader, past.program, moment.seq), moment, slice_id))
-            return True
+            trace, done = tracer.trace(event_at(past.reader, past.program, moment.seq), moment, slice_id)
+            traces.append(trace)
+            return done
 
         past.walk(slice_id, [*mine, hi], visit)
     return traces

@@ -25,10 +25,12 @@ from timelapse.trace import instrument
 from timelapse.trace import likely as likely_module
 from timelapse.trace import writers as writers_module
 from timelapse.trace.knowledge import Ask
+from timelapse.trace.logged import event_at
 from timelapse.trace.moments import Past
-from timelapse.trace.recorder import Recorder
+from timelapse.trace.questions import find_output
+from timelapse.trace.recorder import MOST_CALLS, Recorder
 from timelapse.trace.steps import MISSING, line_of
-from timelapse.trace.tracer import _emits_at_most
+from timelapse.trace.tracer import Tracer, _emits_at_most
 from timelapse.trace.writers import Written, writers
 
 
@@ -74,6 +76,18 @@ class Spread(tl.Program, loop=1000):
             self.emit(Joined(node=e.node, label=e.label))
             for other in self.near[e.node]:
                 self.send(Label(node=other, label=e.label))
+
+
+class Counted(Spread, loop=1000):
+    """The event itself puts something out, too."""
+
+    seen: tl.Counter[int]
+
+    @tl.on(Edge)
+    def count(self, e: Edge) -> None:
+        self.seen[e.b] += 1
+        if self.seen[e.b] > 1:
+            self.emit(Joined(node=-self.seen[e.b] + 1, label=e.a))
 
 
 def all_writes(program: type[tl.Program], events: list[tl.Event]) -> dict[tuple[str, Any], list[Written]]:
@@ -193,7 +207,7 @@ def test_of_many_calls_the_one_that_put_the_record_out_is_told(
     for node in (1, 3, 70, 149, 151):
         question = f"Joined:node={node},label=8000"
         with monkeypatch.context() as patched:
-            for module in ("recorder", "why", "explanation"):
+            for module in ("recorder", "tracer", "why", "explanation"):
                 patched.setattr(import_module(f"timelapse.trace.{module}"), "MOST_CALLS", 1000)
             full = trace.why(run, question)
         assert len(full.cause.handlers) == 151
@@ -214,6 +228,63 @@ def test_of_many_calls_the_one_that_put_the_record_out_is_told(
         assert told.trace.outputs == full.trace.outputs
         assert len(told.lines) < 12
         assert told.lines[-1][0].startswith("handlers were called 152 times")
+
+
+@pytest.mark.parametrize("most", [1, 100])
+def test_of_an_event_with_many_calls_those_that_are_told_alone_run_as_python(
+    monkeypatch: pytest.MonkeyPatch, most: int
+) -> None:
+    """The others are done compiled; the pass goes on as if nobody had looked. Where too many calls wrote what was read, all run as Python."""
+    monkeypatch.setenv("TIMELAPSE_KERNEL", "native")
+    monkeypatch.setattr(import_module("timelapse.trace.inside"), "_MOST", most)
+    edges = [(n, n + 1) for n in range(1, 151)] + [(7000, 1), (8000, 1), (5, 9000), (9001, 77)]
+    run = replay(
+        Spread, MemoryLog([Edge(ts=n, a=a, b=b) for n, (a, b) in enumerate(edges)], [Edge]), spark=False
+    )
+    entered: list[str] = []
+    enter = Recorder.enter
+
+    def entering(self: Recorder, handler: str) -> None:
+        entered.append(handler)
+        enter(self, handler)
+
+    monkeypatch.setattr(Recorder, "enter", entering)
+    for node, alone in ((1, True), (150, most == 100)):
+        entered.clear()
+        told = trace.why(run, f"Joined:node={node},label=8000")
+        assert told.trace.calls == 152
+        assert (len(entered) < 60) is alone
+    past, found = Past(run), find_output(run, "Joined:node=150,label=8000")
+    tracer, traced = Tracer(run, found), list[int]()
+
+    def visit(moment: Any) -> bool:
+        if moment.seq == found.seq:
+            traced.append(moment.seq)
+            return tracer.trace(event_at(past.reader, past.program, moment.seq), moment, 0)[1]
+        for name in past.spec.states:
+            assert dict(moment.live(name, None)._items()) == run.state_at_cut(name, 1), name
+        return False
+
+    past.walk(0, [found.seq, len(edges)], visit)
+    assert traced
+
+
+def test_a_record_of_the_event_itself_is_told_among_many_calls(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It comes before what is sent; two handlers listen to the event."""
+    events = [Edge(ts=n, a=n, b=n + 1) for n in range(1, 101)] + [Edge(ts=200, a=500, b=2)]
+    monkeypatch.setenv("TIMELAPSE_KERNEL", "native")
+    compiled = replay(Counted, MemoryLog(events, [Edge]), spark=False)
+    monkeypatch.setenv("TIMELAPSE_KERNEL", "python")
+    python = replay(Counted, MemoryLog(events, [Edge]), spark=False)
+    for question in ("Joined:node=-1,label=500", "Joined:node=100,label=500"):
+        monkeypatch.setenv("TIMELAPSE_KERNEL", "python")
+        expected = trace.why(python, question)
+        monkeypatch.setenv("TIMELAPSE_KERNEL", "native")
+        told = trace.why(compiled, question)
+        assert told.text == expected.text
+        assert told.trace.calls == expected.trace.calls > MOST_CALLS
+        assert told.trace.outputs == expected.trace.outputs
+        assert told.to_json()["reads"] == expected.to_json()["reads"]
 
 
 def test_calls_that_do_not_reach_the_record_are_hardly_observed(monkeypatch: pytest.MonkeyPatch) -> None:

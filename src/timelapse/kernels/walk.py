@@ -29,6 +29,7 @@ from timelapse.tables.table import state_table
 if TYPE_CHECKING:
     from timelapse.kernels.choose import SliceKernel
     from timelapse.kernels.native.decode import Batch
+    from timelapse.kernels.native.walking import WalkingKernel
 
 _PATIENT = 2_000_000
 """Over so many events a pass that is cut down to what is asked for is worth compiling, though the whole program is compiled."""
@@ -50,7 +51,7 @@ class Moment:
     def __init__(
         self, seq: int, live: Callable[[str, Journal | None], Any], journal: Journal | None,
         written: Callable[[str, Any], bool], look_from: Callable[[int], None] = lambda ts: None,
-        end: Callable[[], None] = lambda: None,
+        end: Callable[[], None] = lambda: None, native: WalkingKernel | None = None,
     ) -> None:  # fmt: skip
         self.seq = seq
         self.end = end
@@ -61,6 +62,8 @@ class Moment:
         """A state as handlers use it, by name. Writes go into the journal, if one is given, and are real."""
         self.journal = journal
         """The journal that the states write to already; None: to the one that is given."""
+        self.native = native
+        """The compiled pass that has stopped there, which may be able to go into the event; None: it runs as Python."""
         self._written = written
 
     def written(self, state: str, key: Any) -> bool:
@@ -171,7 +174,9 @@ class Walk:
         seq = self._next
         self._advance()
         journal = None if self._python is None else self._python.journal
-        return visit(Moment(seq, self._live, journal, self._written, self._look_from, self._end))
+        return visit(
+            Moment(seq, self._live, journal, self._written, self._look_from, self._end, self._native)
+        )
 
     def _end(self) -> None:
         self._seqs, self._next = iter(()), None

@@ -156,8 +156,9 @@ def _visit(
         guess.visit(moment)
     event = events.get(moment.seq)
     if event is not None:
-        traces[event.seq] = tracer.trace(event, moment, slice_id)
-    return event is not None
+        traces[event.seq], done = tracer.trace(event, moment, slice_id)
+        return done
+    return False
 
 
 __all__ = ["Place", "event", "events", "steps"]

@@ -30,7 +30,7 @@ from timelapse.trace.whole import WholePast
 
 if TYPE_CHECKING:
     from timelapse.kernels.native.decode import Batch as NativeBatch
-    from timelapse.kernels.native.kernel import NativeKernel
+    from timelapse.kernels.native.walking import WalkingKernel
 
 _TAIL = 2048
 """So many of the newest events are stopped at one by one in a first pass: who writes often is found there."""
@@ -50,7 +50,7 @@ _PASSES = 8
 class Stepped:
     """A batch of steps in the order in which they come, of which the first is the `base`-th of all."""
 
-    def __init__(self, past: WholePast, kernel: NativeKernel, batch: NativeBatch, base: int) -> None:
+    def __init__(self, past: WholePast, kernel: WalkingKernel, batch: NativeBatch, base: int) -> None:
         self._past, self._unit, self._batch, self.base = past, kernel.unit, batch, base
 
     @property
@@ -166,7 +166,7 @@ class Passing:
         return self._source.ticks
 
     def go(self, stops: Callable[[Stepped], Iterable[tuple[int, Callable[[], bool]] | None]]) -> None:
-        """Go through it. `stops`: see NativeKernel.walk."""
+        """Go through it. `stops`: see WalkingKernel.walk."""
         base = 0
 
         def here(batch: NativeBatch) -> Iterable[tuple[int, Callable[[], bool]] | None]:

@@ -65,13 +65,13 @@ class Recorder:
         self._sites, self._emits = sites, emits or {}
         self.clear()
 
-    def clear(self, record: int | None = None) -> None:
+    def clear(self, record: int | None = None, calls: int = 0) -> None:
         """Another event begins. `record`: it is asked about this one of its records, by its place among them. If handlers are then called
-        more than MOST_CALLS times, only the call that put it out is kept, with what was written before."""
+        more than MOST_CALLS times, only the call that put it out is kept, with what was written before. `calls`: so many are not told."""
         self.steps: list[Step] = []
         self.starts: list[tuple[str, int]] = []
         """Where each handler's steps begin."""
-        self.calls = 0
+        self.calls = calls
         """How often handlers were called."""
         self._record, self._records = record, 0
         self._kept = 0
@@ -96,6 +96,10 @@ class Recorder:
         return self.calls if self._record is not None and self.calls > MOST_CALLS else 0
 
     # --- what handlers tell -------------------------------------------------------------------------
+
+    def go_on(self, records: int) -> None:
+        """Calls were left out: the event has put out so many records by now."""
+        self._records = records
 
     def enter(self, handler: str) -> None:
         """A handler begins."""
@@ -173,6 +177,8 @@ class Recorder:
             self.starts, self._kept, key=itemgetter(1)
         )  # the calls before have been gone through
         calls = list(zip(self.starts[new:], self.rounds[new:], strict=True))
+        if not calls:
+            return
         steps = self.steps[self._kept :]
         ends = [*(start - self._kept for (_, start), _ in calls[1:]), len(steps)]
         del self.steps[self._kept :], self.starts[new:], self.rounds[new:]

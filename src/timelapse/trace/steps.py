@@ -314,7 +314,7 @@ class EventTrace:
     phase: int = Phase.LOG_EVENT
     """Of the instant: log events come last (design: the order of instants)."""
     calls: int = 0
-    """How often handlers were called, if of most of these calls no more than the writes is kept; or 0."""
+    """How often handlers were called, if of most of these calls no more than the writes is kept, or nothing; or 0."""
     views: Mapping[str, View] = field(default_factory=dict)
     """What the names stand for under which windows and looks back tell their reads."""
     shown: Mapping[tuple[str, Any], Shown | None] = field(default_factory=dict)

@@ -16,11 +16,13 @@ from timelapse.analysis import analyse, final_pass
 from timelapse.analysis.result import PassProgram
 from timelapse.errors import ReplayError, TimelapseError
 from timelapse.ids import Phase
+from timelapse.kernels.base import REJECTED_SCHEMA
+from timelapse.kernels.python.derived import Derived
 from timelapse.kernels.python.interpreted import InterpretedKernel
 from timelapse.kernels.python.steps import Step as KernelStep
 from timelapse.kernels.python.steps import SteppingKernel
 from timelapse.kernels.walk import Moment
-from timelapse.kinds.effects import Journal
+from timelapse.kinds.effects import Journal, undo
 from timelapse.model.events import Event, Record
 from timelapse.model.program import HandlerSpec, Program, params_of, runtime, spec_of
 from timelapse.model.source import function_source
@@ -28,14 +30,15 @@ from timelapse.model.times import VIEWS
 from timelapse.run.run import Run
 from timelapse.serial import SerialOutcome
 from timelapse.trace import timed
+from timelapse.trace.inside import Inside
 from timelapse.trace.instrument import Sites, instrumented
 from timelapse.trace.questions import Found
-from timelapse.trace.recorder import Recorder
-from timelapse.trace.steps import EventTrace, HandlerTrace
+from timelapse.trace.recorder import MOST_CALLS, Recorder
+from timelapse.trace.steps import EventTrace, HandlerTrace, Read
 from timelapse.trace.views import Chosen, Telling, View
 
 if TYPE_CHECKING:
-    from timelapse.kernels.native.kernel import NativeKernel
+    from timelapse.kernels.native.walking import WalkingKernel
 
 
 _MANY_ROWS, _FEW_STEPS = 200_000, 8
@@ -75,8 +78,61 @@ class Tracer:
         own = (about.seq, *(about.dated or (ts, Phase.LOG_EVENT)))
         return about.ordinal - first if own == (root, ts, phase) else None
 
-    def trace(self, event: Event, moment: Moment, slice_id: int) -> EventTrace:
-        """Do the event there. Its writes are real."""
+    def trace(self, event: Event, moment: Moment, slice_id: int) -> tuple[EventTrace, bool]:
+        """Do the event there; and whether it is done then, as its writes are real. Of many calls most need not be done as Python."""
+        found = self._inside(event, moment, slice_id)
+        return (self._whole(event, moment, slice_id), True) if found is None else (found, False)
+
+    def _inside(self, event: Event, moment: Moment, slice_id: int) -> EventTrace | None:
+        """The same where one call is told of an event that sends many others. None: it has to run as Python."""
+        record = self._record_of(event.seq, Phase.LOG_EVENT, event.ts, 0)
+        if record is None or moment.native is None:
+            return None
+        inside = Inside(moment.native, event, record)
+        own = [h.events for h in self._work.handlers]
+        calls = inside.calls({cls: sum(cls in events for events in own) for events in own for cls in events})
+        if calls <= MOST_CALLS:
+            return None
+        told = self._recorder
+
+        def live(name: str, journal: Journal | None) -> Any:
+            return told.watch(self._spec.states[name], moment.live(name, journal))
+
+        def one(place: int) -> list[Record]:
+            """Do a call on its own, of which nothing is left."""
+            with inside.before(place) as (given, records):
+                told.go_on(records)
+                journal: Journal = _Noted()
+                kernel = _Kernel(self._program, self._work, live, told, journal, quarantine=None)
+                kernel.derived = _Unheard(self._spec)
+                try:
+                    failure = kernel.one(given, None)
+                finally:
+                    told.leave()
+                    undo([*journal])
+            if failure is not None:
+                raise ReplayError(
+                    "a handler failed where it did not fail before", hint=str(failure), code="TL607"
+                )
+            return kernel.records
+
+        told.clear(record, MOST_CALLS)
+        at = inside.place()
+        if at is None:
+            raise self._differs(event.seq, str(self._about and self._about.record))
+        one(at)
+        reads = [s for s in told.steps if isinstance(s, Read)]
+        writing = inside.writing(at, {(read.state, read.key) for read in reads if not read.every})
+        if writing is None:
+            return None
+        told.clear(record, MOST_CALLS)
+        for place in (*writing, at):
+            one(place)
+        none = REJECTED_SCHEMA.empty_table()
+        found = self._told(event, inside.outputs, none, inside.records(), [], slice_id)
+        return replace(found, calls=calls)
+
+    def _whole(self, event: Event, moment: Moment, slice_id: int) -> EventTrace:
         told, views, shown = self._recorder, dict[str, View](), Chosen()
         told.clear(self._record_of(event.seq, Phase.LOG_EVENT, event.ts, 0))
         moment.look_from(event.ts)
@@ -102,7 +158,7 @@ class Tracer:
         return replace(found, views=views, shown=shown)
 
     def trace_step(
-        self, step: timed.Step, place: int | None, given: Event | None, native: NativeKernel
+        self, step: timed.Step, place: int | None, given: Event | None, native: WalkingKernel
     ) -> tuple[EventTrace, int]:
         """Do a step on the states of a kernel that has done everything before it; and the ordinal of the next record there.
 
@@ -318,6 +374,20 @@ class _Kernel(_Telling):
         super().__init__(program, work, {}, final=True, quarantine=quarantine, live=live, journal=journal)
 
 
+class _Unheard(Derived):
+    """What is sent is not done."""
+
+    def add(self, event: Event) -> None:
+        """It is forgotten."""
+
+
+class _Noted(list[tuple[Any, Any, Any]]):
+    """A journal that outlives its event."""
+
+    def clear(self) -> None:
+        """It is kept."""
+
+
 class _StepKernel(_Telling, SteppingKernel):
     """The same for steps of programs with ticks or `after=`."""
 
@@ -419,7 +489,8 @@ def _of_step(table: pa.Table, ts: int, phase: int, root: int) -> pa.Table:
 def _same(a: pa.Table, b: pa.Table) -> bool:
     if a.num_rows != b.num_rows:
         return False
-    return a.num_rows == 0 or bool(repr(a.to_pylist()) == repr(b.select(a.column_names).to_pylist()))
+    b = b.select(a.column_names)
+    return a.num_rows == 0 or a.equals(b) or bool(repr(a.to_pylist()) == repr(b.to_pylist()))
 
 
 __all__ = ["Tracer"]

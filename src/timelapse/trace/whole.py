@@ -34,7 +34,7 @@ from timelapse.trace.telling import going
 from timelapse.trace.thin import Thinned, thinned
 
 if TYPE_CHECKING:
-    from timelapse.kernels.native.kernel import NativeKernel
+    from timelapse.kernels.native.walking import WalkingKernel
 
 _SLOWER = 2
 """So many events are gone through in the time that a member of a set takes to be loaded and linked, about."""
@@ -176,7 +176,7 @@ class WholePast(FromBeginning):
 
     def stepping(
         self, hi: int, end: int, thin: Thinned | None = None, states: Collection[str] | None = None, *, ticks: bool = True
-    ) -> tuple[NativeKernel, Source]:  # fmt: skip
+    ) -> tuple[WalkingKernel, Source]:  # fmt: skip
         """A kernel for all steps up to a time, and what it reads: events seq < `hi`, or those of them that are left. `states`: those that
         are asked for; None: any. `ticks`: whether those are asked for that write nothing. Raises Uncompiled."""
         work = self._work if states is None else self.cut(states, hi)

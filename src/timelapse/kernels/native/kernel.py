@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from timelapse.analysis.result import PassProgram
 from timelapse.kernels import budget
-from timelapse.kernels.base import Abandoned, PassResult, Tick, no_tick
+from timelapse.kernels.base import Abandoned, PassResult, Tick
 from timelapse.kernels.clock import Clock
 from timelapse.kernels.foreseen import Foreseen
 from timelapse.kernels.former import Former
@@ -56,8 +56,6 @@ if TYPE_CHECKING:
 
 Ints = npt.NDArray[np.int64]
 Shown = Callable[[int], Event]
-Stops = Callable[[Batch], Iterable[tuple[int, Callable[[], bool]] | None]]
-"""Where to stop in a batch, before which steps by index, with what to do there; None: go no further."""
 
 PIECE, GUARDED = 32768, 4096
 """Events between two calls of the compiled function: tables are made large enough before each. The second where readers may look in between."""
@@ -217,41 +215,6 @@ class NativeKernel:
         if self._final and self._asked is None:
             self._put_out(result)
         self._list_quarantined(result)
-
-    def walk(self, chunks: Iterator[Chunk], shown: Shown, stops: Stops, tick: Tick = no_tick) -> None:
-        """Go through a slice for its states alone. For each batch `stops` gives where to stop, by index, and a visit.
-
-        What returns True has done the event there. None ends the walk. Raises TooOften and Abandoned as `run` does,
-        HandlerError.
-        """
-        for table in self._hashes:
-            table.begin()
-        position = np.zeros(len(self._unit.events), np.int64)
-        self._done = self._spent_at = 0
-        try:
-            with self.decoder.batches(chunks, ahead=self._prefetch) as batches:
-                for batch in batches:
-                    position[:] = lo = 0
-                    for stop in stops(batch):
-                        if stop is None:
-                            return
-                        at, visit = stop
-                        self._through(batch, lo, at, position, tick, shown)
-                        lo = max(lo, at)
-                        if visit() and at < batch.events:
-                            position[batch.kinds[at]] += 1
-                            lo = at + 1
-                        self._logs.keep()
-                    self._through(batch, lo, batch.events, position, tick, shown)
-                    self._outputs = Outputs(self._unit)
-                self._tick_until(None, tick)
-        except Failed as failed:
-            raise failed.failure from None
-
-    def walk_steps(self, source: Source, stops: Stops, tick: Tick = no_tick) -> None:
-        """The same of a program that is called at other times than those of the log's events too: `stops` are between steps.
-        Ticks that run as Python are no steps of a batch; they come before the step that they precede, and before a stop there."""
-        self.walk(self._begun(source), source.event, stops, tick)
 
     def look_from(self, ts: int, *, tick: bool = False) -> None:
         """What looks back is asked for an event at this time, or for a tick."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -16,7 +16,8 @@ from timelapse.kernels.native.lowering.records import LATER, record_columns, sca
 from timelapse.kernels.native.memory.strings import Interned
 from timelapse.kernels.native.raised import raised_rows
 from timelapse.kernels.native.unit import REFUSED, Unit
-from timelapse.model.events import Field, Record
+from timelapse.log.rows import row_maker
+from timelapse.model.events import Event, Field, Record
 from timelapse.model.failure import Quarantined
 from timelapse.model.types import BYTES, INT, STR, OptionalType
 
@@ -164,6 +165,16 @@ class Outputs:
             if kept
         }
 
+    def last(self, interned: Interned) -> dict[type[Record], pa.Table]:
+        """The same of what is in the buffers still."""
+        return {
+            record: _output(record, [b[:used] for b in buffers], interned)
+            for record, buffers, used in zip(
+                self._unit.records, self._buffers, self.used.tolist(), strict=False
+            )
+            if used and not record.__reads__
+        }
+
     def rejected(self, interned: Interned) -> pa.Table:
         """The rejections, in the stored columns."""
         if not self._kept_refused:
@@ -197,7 +208,7 @@ def _narrowed(record: type[Record], columns: list[Array]) -> list[Array]:
     return found
 
 
-def _by_field(record: type[Record], columns: Iterable[Any]) -> Iterator[tuple[Field, Any, Any]]:
+def _by_field(record: type[Record | Event], columns: Iterable[Any]) -> Iterator[tuple[Field, Any, Any]]:
     """Each field with the column of its values, and before it of an optional one where there is a value (else None)."""
     own = iter(columns)
     for field in record.__fields__:
@@ -210,6 +221,19 @@ def _array(field: Field, held: Array | None, column: Array, interned: Interned) 
     if held is not None and not held.all():
         array = array.take(pa.array(np.arange(len(column)), mask=~held))
     return array
+
+
+def sent_event(cls: type[Event], words: Sequence[int], ts: int, root: int, interned: Interned) -> Event:
+    """An event that a handler has sent, of the words that its fields have in the queue."""
+    columns: list[Array] = []
+    for (_, kind), word in zip(record_columns(cls), words, strict=False):
+        own = np.array([word], np.int64)
+        columns.append(own.view(np.float64) if kind == "float" else own != 0 if kind == "bool" else own)
+    names = [f.name for f in cls.__fields__]
+    arrays = [_array(*one, interned) for one in _by_field(cls, columns)]
+    table = pa.table([*arrays, pa.array([ts]), pa.array([root])], names=[*names, "ts", "seq"])
+    (event,) = row_maker(cls, names)(table)
+    return event
 
 
 def _narrow(values: Array) -> Array:

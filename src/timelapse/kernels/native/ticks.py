@@ -29,13 +29,20 @@ class TickRoom:
         self._listed: Ints = np.zeros((_FEW, unit.lists), np.int64)
         self._sent: Ints = np.zeros((_FEW, unit.sends), np.int64)
         self._ticked: Ints = np.array([INT64_MIN, 0], np.int64)
+        self.paused: Ints = np.zeros(7, np.int64)
+        """Whether and where an event is to be left between those that it sends, and where that was (within.py)."""
 
     def arguments(self, interned: Interned) -> list[Any]:
         """What the compiled function takes. Records are numbered through all handlers of one tick."""
         listed = [self._listed, *interned.buffers] if self._unit.lists else []
         ticked = [self._ticked] if self._unit.ticking else []
         nodes = [array for members in self._members for array in (members.nodes, members.marks)]
-        return [*nodes, *listed, *ticked, *([self._sent] if self._unit.sends else [])]
+        return [*nodes, *listed, *ticked, *([self._sent, self.paused] if self._unit.sends else [])]
+
+    @property
+    def sent(self) -> Ints:
+        """What the event under way, or the last one, has sent, each with the number of its type."""
+        return self._sent
 
     def grow(self, why: int) -> None:
         """What was listed, sent, or put into SetOfs takes more room."""

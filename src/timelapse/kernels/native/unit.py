@@ -183,6 +183,8 @@ class Unit:
     """How many words a row of what handlers list takes (listing.py); 0: they list nothing."""
     sends: int = 0
     """How many words an event that handlers send takes in the queue (lowering/sending.py); 0: they send nothing."""
+    sent: list[type[Event]] = field(default_factory=list)
+    """Their types that something is done at, by the numbers that they have in the queue."""
     left: dict[str, str] = field(default_factory=dict)
     """Event types that always run as Python, on the tables of this pass, and why."""
     source: str = ""
@@ -247,10 +249,11 @@ their events are listed (`PassProgram.finds_late`). After them: for each of `Uni
 LISTED = 2048
 """By key: so many events are looked through at a time for a worker's own. Their list stays in the nearest cache."""
 
-LEAVE, ROOM, SPENT, ABROAD, HOPELESS, LISTS, SENDS, LINKS = 1, 2, 3, 4, 5, 6, 7, 8
+LEAVE, ROOM, SPENT, ABROAD, HOPELESS, LISTS, SENDS, LINKS, PAUSED = 1, 2, 3, 4, 5, 6, 7, 8, 9
 """Why the function returns before it is through: Python must handle the event, a buffer is full, the event has
 spent its budget of rounds (budget.py), or it uses a key that is not under its own (shared.py); or the whole pass has to run as Python. In these three
-cases nothing is undone. LISTS, SENDS, LINKS: what it lists takes more room, what it sends, or the members of SetOfs.
+cases nothing is undone. LISTS, SENDS, LINKS: what it lists takes more room, what it sends, or the members of SetOfs. PAUSED: it was
+to stop between two of the events that it sends (within.py).
 
 It returns 0 at the end, else the event's index * 2^32 + entries of the undo log * 16 + the reason.
 """

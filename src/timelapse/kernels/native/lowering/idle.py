@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 
-from timelapse.kernels.native.lowering.form import For, Node, Room, Save, While, is_exit, leaves, walk
+from timelapse.kernels.native.lowering.form import For, Node, Room, Save, While, is_exit, leaves
 
 
 def without_idle_room(body: Sequence[Node], filled: Collection[str]) -> list[Node]:
@@ -13,11 +13,6 @@ def without_idle_room(body: Sequence[Node], filled: Collection[str]) -> list[Nod
         for block in node.blocks:
             block[:] = without_idle_room(block, filled)
     return [node for node in body if not isinstance(node, Room) or node.asked in filled]
-
-
-def may_leave(body: Sequence[Node], filled: Collection[str]) -> bool:
-    """Whether code leaves the event so that what it wrote is undone, once idle questions for room are out of it."""
-    return any(is_exit(node) and (not isinstance(node, Room) or node.asked in filled) for node in walk(body))
 
 
 def without_idle_saves(body: Sequence[Node], *, more: bool = False) -> list[Node]:

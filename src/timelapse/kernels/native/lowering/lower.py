@@ -33,7 +33,6 @@ from timelapse.kernels.native.lowering.form import (
     with_jumps,
 )
 from timelapse.kernels.native.lowering.grouping import together
-from timelapse.kernels.native.lowering.idle import may_leave
 from timelapse.kernels.native.lowering.owners import Owners
 from timelapse.kernels.native.lowering.passes import SHORTER, WRITTEN, About, through
 from timelapse.kernels.native.lowering.rejecting import Rejecting, by_type
@@ -219,7 +218,7 @@ class Lowering:
     def finish(self, show: Show | None = None) -> Unit:
         """Put the function together."""
         unit, filled = self.unit, frozenset(self._code.filled)
-        after = About(filled, exits_follow=any(may_leave(body, filled) for body in self._following))
+        after = About(filled, exits_follow=bool(self._following))
         of_log = [replace(after, ahead=i, shared=unit.shared) for i in range(len(unit.events))]
         following = [through(SHORTER, body, after) for body in self._following]
         bodies = [through(SHORTER, body, about) for body, about in zip(self._bodies, of_log, strict=True)]

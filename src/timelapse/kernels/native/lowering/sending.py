@@ -33,7 +33,7 @@ from timelapse.kernels.native.lowering.values import (
     Value,
     spelled,
 )
-from timelapse.kernels.native.unit import SENDS, SPENT
+from timelapse.kernels.native.unit import PAUSED, SENDS, SPENT
 from timelapse.model.events import Event
 from timelapse.model.program import Program, spec_of
 
@@ -105,7 +105,7 @@ class Derived:
         ctx.derived = None
         code.begin()
         if bodies:
-            ctx.unit.loops = True
+            ctx.unit.loops, ctx.unit.sent = True, list(ctx.sent)
         return bodies
 
     def loop(self, bodies: list[list[Node]]) -> list[Node]:
@@ -117,14 +117,22 @@ class Derived:
             ways.append(
                 (f"what == {number}", [*(Assign(name, code) for name, code in fields if name in used), *body])
             )
-        inner = [
+        kept = " or u > paused[3]" if self._ctx.unit.undo else ""
+        inner: list[Node] = [
             Assign("rounds", "1", "-="),
             If("rounds < 0", [Leave(SPENT)]),
+            self._paused(f"place >= paused[1] or ordinal > paused[2]{kept}"),
             Assign("what", "sent[place, 0]"),
             *chain(ways),
             Assign("place", "1", "+="),
         ]
-        return [Assign("place", "np.int64(0)"), While("place < queued", inner)]
+        return [Assign("place", "np.int64(0)"), While("place < queued", inner), self._paused("")]
+
+    @staticmethod
+    def _paused(test: str) -> Node:
+        """Leave, where that is asked for (within.py) and a test holds."""
+        found = [Assign(f"paused[{at}]", name) for at, name in enumerate(("place", "queued", "ordinal"), 4)]
+        return If(f"paused[0] != 0 and ({test})" if test else "paused[0] != 0", [*found, Leave(PAUSED)])
 
 
 def _is_heard(program: Program, cls: type[Event]) -> bool:

@@ -46,7 +46,7 @@ def arguments(unit: Unit, columns: Sequence[int] | None = None) -> list[tuple[st
     if unit.ticking:
         found.append(("ticked", "INTS"))
     if unit.sends:
-        found.append(("sent", "TABLE"))
+        found += [("sent", "TABLE"), ("paused", "INTS")]
     if unit.keeps >= 0:
         found.append(("kept", "TABLE"))
     if unit.takes:
