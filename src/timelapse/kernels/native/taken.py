@@ -91,9 +91,10 @@ class TakenOut:
 
     def _bring_up(self, events: int) -> None:
         """All that are gone, in order, and room for more."""
-        if len(self._gone) != self._known:  # Python took some out, each after those before
+        if len(self._gone) != self._known:  # Python took some out, or one was listed twice
             seqs = np.array(sorted(self._gone), np.int64)
             self._known = self._takes[2] = len(seqs)
+            self._takes[TAKES:] = 0
         else:
             seqs = self._seqs[: self._known]
         if len(self._seqs) < len(seqs) + events:
