@@ -160,6 +160,15 @@ def differ(a: pa.Array, b: pa.Array) -> npt.NDArray[np.bool_]:
     return changed
 
 
+def alike(a: pa.Table, b: pa.Table) -> bool:
+    """Whether tables are of one schema and the same to the bit. False also where that is not known: with NaN."""
+    if not a.equals(b):
+        return False
+    # Arrow takes 0.0 and -0.0 for equal. Dictionaries are of texts.
+    plain = [field.name for field in a.schema if not pa.types.is_dictionary(field.type)]
+    return not any(differ(*(one_array(t.column(name)) for t in (a, b))).any() for name in plain)
+
+
 def comparable(a: pa.DataType, b: pa.DataType) -> bool:
     """Whether values of these types can be equal; those of other pairs of types always differ, unless both are null."""
     return bool(a == b or any(is_(a) and is_(b) for is_ in (pa.types.is_nested, _is_text, _is_binary)))

@@ -29,6 +29,7 @@ from timelapse.model.source import function_source
 from timelapse.model.times import VIEWS
 from timelapse.run.run import Run
 from timelapse.serial import SerialOutcome
+from timelapse.tables.rowhash import alike
 from timelapse.trace import timed
 from timelapse.trace.inside import Inside
 from timelapse.trace.instrument import Sites, instrumented
@@ -490,7 +491,7 @@ def _same(a: pa.Table, b: pa.Table) -> bool:
     if a.num_rows != b.num_rows:
         return False
     b = b.select(a.column_names)
-    return a.num_rows == 0 or a.equals(b) or bool(repr(a.to_pylist()) == repr(b.to_pylist()))
+    return a.num_rows == 0 or alike(a, b) or bool(repr(a.to_pylist()) == repr(b.to_pylist()))
 
 
 __all__ = ["Tracer"]

@@ -22,6 +22,7 @@ from numba.core.untyped_passes import IRProcessing, TranslateByteCode
 
 types: Any = numba.core.types
 numbas_errors: Any = errors
+"""Those that its stubs do not name, too."""
 _TRIED = ("0.68.",)
 """How versions of Numba begin that this project's ways into it were tried with."""
 _OPERATORS = ("_operator", "builtins")
@@ -162,13 +163,11 @@ class Resolved:
 
 
 def _is_operator(function: Any) -> bool:
-    if isinstance(function, types.NumberClass):
-        return is_tried()
-    return (
+    is_own = (
         isinstance(function, types.Function)
         and getattr(function.typing_key, "__module__", None) in _OPERATORS
-        and is_tried()
     )
+    return (is_own or isinstance(function, types.NumberClass)) and is_tried()
 
 
 @lru_cache(maxsize=4096)

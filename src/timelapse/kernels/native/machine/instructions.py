@@ -22,7 +22,7 @@ from numba.core.lowering import Lower
 from numba.core.typed_passes import NativeLowering
 
 from timelapse.kernels.native.machine.calling import Wrapper, is_unpacked
-from timelapse.kernels.native.machine.inference import is_tried, signature_of
+from timelapse.kernels.native.machine.inference import is_tried, numbas_errors, signature_of
 from timelapse.kernels.native.machine.passing import (
     Passing,
     Target,
@@ -33,7 +33,6 @@ from timelapse.kernels.native.machine.passing import (
 )
 
 types: Any = numba.core.types
-numbas_errors: Any = errors
 _WORD = ir.IntType(64)
 _DATA, _SHAPE = 4, 5
 """In Numba's description of an array: where its elements are, and its shape."""
