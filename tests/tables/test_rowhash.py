@@ -150,7 +150,7 @@ def test_floats_differ_by_their_bits() -> None:
 
 @pytest.mark.parametrize("wrap", [lambda v: v, lambda v: [v], lambda v: {"x": v}])
 def test_tables_are_alike_to_the_bit(wrap: Any) -> None:
-    """Arrow takes both zeros for equal, also inside of lists and structs; of NaN it is not known."""
+    """Arrow takes both zeros for equal, and NaN for unequal, also inside of lists and structs."""
     one, zero, minus, nan = (
         pa.table({"t": ["a", "b"], "v": [wrap(1.0), wrap(v)]}) for v in (1.0, 0.0, -0.0, math.nan)
     )
@@ -159,7 +159,9 @@ def test_tables_are_alike_to_the_bit(wrap: Any) -> None:
     assert zero.equals(minus)
     assert not alike(zero, minus)
     assert not alike(zero, one)
-    assert not alike(nan, nan)
+    assert not nan.equals(nan.slice(0))
+    assert alike(nan, nan)
+    assert not alike(zero, zero.slice(1))
     assert not alike(zero, zero.rename_columns(["t", "w"]))
     coded = zero.set_column(0, "t", zero["t"].dictionary_encode())
     assert alike(coded, coded)
