@@ -6,6 +6,7 @@ import gc
 import os
 import sys
 from collections.abc import Generator, Iterator
+from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,7 +17,7 @@ from tests import groups, ramdisk
 from tests.depth import DEPTH, FULL, deep, in_turn
 from tests.marks import derived, takes_session
 from tests.times import Measure, Times, apart
-from timelapse.env import garbage
+from timelapse.env.garbage import passed_over
 from timelapse.run import twice
 from timelapse.testing import oracle
 
@@ -40,9 +41,6 @@ if DEPTH < FULL:
     oracle.MOST_SLICES = 8
 # Programs are checked in each number of slices and by each strategy; how many events there are says which of them meet.
 oracle.every = lambda slices, strategies, events: in_turn(slices, strategies, events)
-
-# Before each test what is there is frozen (see below). To count it, object by object, takes tens of milliseconds of each live run.
-garbage.freeze_count = lambda: 1
 
 ramdisk.use()
 os.environ["TIMELAPSE_STATES"] = "off"  # tests that want a cache make one of their own
@@ -123,6 +121,14 @@ def _what_is_there_is_not_looked_at_again() -> None:
     """
     gc.collect()
     gc.freeze()
+
+
+@pytest.fixture(scope="session", autouse=True)
+def passing_over() -> Iterator[ExitStack]:
+    """A live run that begins within `passed_over` does not count what is frozen: object by object, that takes tens of milliseconds."""
+    with ExitStack() as held:
+        held.enter_context(passed_over())
+        yield held
 
 
 @pytest.fixture(scope="session")

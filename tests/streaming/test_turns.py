@@ -6,6 +6,7 @@ import gc
 import sys
 import weakref
 from collections.abc import Iterator
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
@@ -14,14 +15,13 @@ import timelapse as tl
 from tests.patience import LONG
 from tests.streaming.test_asking import Adding, Put
 from tests.streaming.test_live import FAST
-from timelapse.env import garbage
 from timelapse.env.garbage import passed_over
 from timelapse.streaming.turns import TURN, short_turns
 
 
 @pytest.fixture(autouse=True)
-def _given_back(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    monkeypatch.setattr(garbage, "freeze_count", gc.get_freeze_count)
+def _given_back(passing_over: ExitStack) -> Iterator[None]:
+    passing_over.close()
     before = sys.getswitchinterval()
     sys.setswitchinterval(0.004)
     frozen = gc.get_freeze_count() > 0  # what was there when the tests began
@@ -31,6 +31,7 @@ def _given_back(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     gc.enable()
     if frozen:
         gc.freeze()
+    passing_over.enter_context(passed_over())
 
 
 def test_runs_that_overlap() -> None:

@@ -31,8 +31,6 @@ _TRIM_THRESHOLD, _MMAP_THRESHOLD, _ARENA_MAX = -1, -3, -8
 _MOST_REUSED = (32 << 20) - (64 << 10)
 """glibc gives freed memory of a size back to the system until it has seen so much freed at once; of more than 32 MiB it always does."""
 _before = gc.get_threshold()
-freeze_count = gc.get_freeze_count
-"""Tests replace it: Python counts what searches pass over one by one, and theirs have all that earlier tests left."""
 
 
 def give_back(*, cycles: bool = False) -> None:
@@ -133,7 +131,7 @@ def passed_over() -> Iterator[None]:
     searches off, or has them pass over something (gc.freeze), that stays.
     """
     global _passing, _passed
-    first = not _passing and gc.isenabled() and not freeze_count()
+    first = not _passing and gc.isenabled() and not gc.get_freeze_count()
     if first:
         gc.collect()
     with _LOCK:
