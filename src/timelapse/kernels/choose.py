@@ -31,10 +31,10 @@ from timelapse.tables.table import to_dict
 
 if TYPE_CHECKING:
     from timelapse.kernels.native.aside import AsideKernel
+    from timelapse.kernels.native.kernel import NativeKernel
     from timelapse.kernels.native.memory.strings import Interned
     from timelapse.kernels.native.shared import SharedKernel
     from timelapse.kernels.native.unit import Unit
-    from timelapse.kernels.native.walking import WalkingKernel
 
 WARM_EVENTS = 200_000
 """From this many events on a pass runs compiled if its machine code is on disk."""
@@ -121,12 +121,12 @@ class SliceKernel:
         self._rows, self._folder, self._gone = rows, folder, gone
         self._ahead, self._quarantine = ahead, quarantine
         self._open, self._share = open, share
-        self._native: WalkingKernel | None = None
+        self._native: NativeKernel | None = None
         self._texts: Interned | None = None
         self._shared: SharedKernel | None = None
         self._aside: AsideKernel | None = None
         self._python: InterpretedKernel | None = None
-        self._handed_over: WalkingKernel | None = None
+        self._handed_over: NativeKernel | None = None
         self.guard = Guard()
         self._clock = Clock()
         with self._clock.phase("compile"):
@@ -145,8 +145,8 @@ class SliceKernel:
                 program, work, unit, starts, workers=workers, events=events, memory=memory, quarantine=quarantine
             )  # fmt: skip
         elif unit is not None:
+            from timelapse.kernels.native.kernel import NativeKernel
             from timelapse.kernels.native.memory.strings import Interned
-            from timelapse.kernels.native.walking import WalkingKernel
 
             self._texts = Interned(unit.texts)
             if foreseen is not None and quarantine is not None and unit.later:
@@ -155,7 +155,7 @@ class SliceKernel:
                 with self._clock.phase("compile"):
                     own = program, work, unit, self._texts, events
                     run_ahead(foreseen, *own, lambda ahead: _unit(program, ahead, share, final=True)[0])
-            self._native = WalkingKernel(
+            self._native = NativeKernel(
                 program, work, unit, starts, final=final, prefetch=prefetch, events=events, memory=memory,
                 ahead=ahead, quarantine=quarantine, gone=gone, foreseen=foreseen, asked=asked, before=before if looks_back else None, interned=self._texts,
                 logged=[n for n in work.logs if rows and not whole and (final or n in work.targets)],
@@ -208,7 +208,7 @@ class SliceKernel:
         return self._shared is not None
 
     @property
-    def parts(self) -> tuple[InterpretedKernel | None, WalkingKernel | None]:
+    def parts(self) -> tuple[InterpretedKernel | None, NativeKernel | None]:
         """What it runs on: one of the two."""
         return self._python, self._native
 

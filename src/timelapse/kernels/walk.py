@@ -29,7 +29,7 @@ from timelapse.tables.table import state_table
 if TYPE_CHECKING:
     from timelapse.kernels.choose import SliceKernel
     from timelapse.kernels.native.decode import Batch
-    from timelapse.kernels.native.walking import WalkingKernel
+    from timelapse.kernels.native.walking import NativeWalk
 
 _PATIENT = 2_000_000
 """Over so many events a pass that is cut down to what is asked for is worth compiling, though the whole program is compiled."""
@@ -51,7 +51,7 @@ class Moment:
     def __init__(
         self, seq: int, live: Callable[[str, Journal | None], Any], journal: Journal | None,
         written: Callable[[str, Any], bool], look_from: Callable[[int], None] = lambda ts: None,
-        end: Callable[[], None] = lambda: None, native: WalkingKernel | None = None,
+        end: Callable[[], None] = lambda: None, native: NativeWalk | None = None,
     ) -> None:  # fmt: skip
         self.seq = seq
         self.end = end
@@ -133,6 +133,7 @@ class Walk:
     def __init__(self, kernel: SliceKernel, source: Source) -> None:
         self._source = source
         self._python, self._native = kernel.parts
+        self._walk: NativeWalk | None = None
         self.compiled = self._native is not None
         """Whether it begins compiled."""
         self.why_python = kernel.why_python
@@ -146,14 +147,14 @@ class Walk:
         self._advance()
         if self._native is not None:
             from timelapse.kernels.native.leaving import TooOften
+            from timelapse.kernels.native.walking import NativeWalk
 
+            walk = self._walk = NativeWalk(self._native)
             try:
-                self._native.walk(
-                    self._source.chunks(), self._source.event, lambda b: self._stops(b, visit), tick
-                )
+                walk.run(self._source, lambda b: self._stops(b, visit), tick)
             except TooOften as often:
                 _, self._python = self._native.hand_over()
-                self._native = None
+                self._native = self._walk = None
                 self._source = replace(self._source, lo=often.seq)
             else:
                 self._rest(visit)
@@ -174,9 +175,7 @@ class Walk:
         seq = self._next
         self._advance()
         journal = None if self._python is None else self._python.journal
-        return visit(
-            Moment(seq, self._live, journal, self._written, self._look_from, self._end, self._native)
-        )
+        return visit(Moment(seq, self._live, journal, self._written, self._look_from, self._end, self._walk))
 
     def _end(self) -> None:
         self._seqs, self._next = iter(()), None

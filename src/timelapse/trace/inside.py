@@ -16,7 +16,7 @@ from timelapse.log.rows import ints, python_values
 from timelapse.model.events import Event, Record
 
 if TYPE_CHECKING:
-    from timelapse.kernels.native.walking import WalkingKernel
+    from timelapse.kernels.native.walking import NativeWalk
     from timelapse.kernels.native.within import Within
 
 OWN = -1
@@ -28,8 +28,8 @@ _MOST = 64
 class Inside:
     """An event, of which it is asked about a record, by its place among all that the event puts out. The pass is left as it was."""
 
-    def __init__(self, native: WalkingKernel, event: Event, record: int) -> None:
-        self._native, self._event, self._record = native, event, record
+    def __init__(self, walk: NativeWalk, event: Event, record: int) -> None:
+        self._walk, self._event, self._record = walk, event, record
         self.outputs: dict[type[Record], pa.Table] = {}
         """All records, in the stored columns, once the calls were counted."""
 
@@ -75,7 +75,7 @@ class Inside:
             return []
         with self._within(place) as found:
             assert found is not None
-            each = [self._native.entries(found.undo, name, key) for name, key in keys]
+            each = [found.entries(name, key) for name, key in keys]
         writes = sorted({entry for own in each for entry in own.tolist()})
         places: list[int] = []
         while writes:
@@ -89,12 +89,12 @@ class Inside:
 
     @contextmanager
     def _within(self, until: int = INT64_MAX, **beyond: int) -> Iterator[Within | None]:
-        found = self._native.go_into(until, **beyond)
+        found = self._walk.go_into(until, **beyond)
         try:
             yield found
         finally:
             if found is not None:
-                self._native.go_back(found)
+                self._walk.go_back(found)
 
 
 __all__ = ["OWN", "Inside"]

@@ -30,7 +30,7 @@ from timelapse.trace.whole import WholePast
 
 if TYPE_CHECKING:
     from timelapse.kernels.native.decode import Batch as NativeBatch
-    from timelapse.kernels.native.walking import WalkingKernel
+    from timelapse.kernels.native.kernel import NativeKernel
 
 _TAIL = 2048
 """So many of the newest events are stopped at one by one in a first pass: who writes often is found there."""
@@ -50,7 +50,7 @@ _PASSES = 8
 class Stepped:
     """A batch of steps in the order in which they come, of which the first is the `base`-th of all."""
 
-    def __init__(self, past: WholePast, kernel: WalkingKernel, batch: NativeBatch, base: int) -> None:
+    def __init__(self, past: WholePast, kernel: NativeKernel, batch: NativeBatch, base: int) -> None:
         self._past, self._unit, self._batch, self.base = past, kernel.unit, batch, base
 
     @property
@@ -157,7 +157,8 @@ class Passing:
     ) -> None:  # fmt: skip
         """`ticks`: whether those are asked for that write nothing."""
         self._past = past
-        self.kernel, self._source = past.stepping(hi, end, thin, states, ticks=ticks)
+        self._walk, self._source = past.stepping(hi, end, thin, states, ticks=ticks)
+        self.kernel = self._walk.kernel
         self._count = hi if thin is None else len(thin.seqs)
 
     @property
@@ -166,7 +167,7 @@ class Passing:
         return self._source.ticks
 
     def go(self, stops: Callable[[Stepped], Iterable[tuple[int, Callable[[], bool]] | None]]) -> None:
-        """Go through it. `stops`: see WalkingKernel.walk."""
+        """Go through it. `stops`: see NativeWalk.run."""
         base = 0
 
         def here(batch: NativeBatch) -> Iterable[tuple[int, Callable[[], bool]] | None]:
@@ -177,10 +178,7 @@ class Passing:
 
         with self._past.going(self._count) as tick:
             try:
-                if self.kernel.unit.steps:
-                    self.kernel.walk_steps(self._source, here, tick)
-                else:
-                    self.kernel.walk(self._source.chunks(), self._source.event, here, tick)
+                self._walk.run(self._source, here, tick)
             except Abandoned as why:
                 raise Uncompiled(why.reason) from why
             except TooOften as why:

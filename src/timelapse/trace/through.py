@@ -25,7 +25,7 @@ from timelapse.trace.tracer import Tracer
 from timelapse.trace.whole import WholePast
 
 if TYPE_CHECKING:
-    from timelapse.kernels.native.walking import WalkingKernel
+    from timelapse.kernels.native.kernel import NativeKernel
 
 
 class Through:
@@ -88,7 +88,7 @@ class Through:
             if asked:
                 yield timed.Told(step, trace)
 
-    def _before(self, at: int) -> WalkingKernel:
+    def _before(self, at: int) -> NativeKernel:
         """A kernel that has done everything before a time."""
         passing = Passing(self._past, self._past.reader.seq_at(at), at - 1, ticks=False)
         passing.go(lambda batch: ())

@@ -39,7 +39,7 @@ from timelapse.trace.steps import EventTrace, HandlerTrace, Read
 from timelapse.trace.views import Chosen, Telling, View
 
 if TYPE_CHECKING:
-    from timelapse.kernels.native.walking import WalkingKernel
+    from timelapse.kernels.native.kernel import NativeKernel
 
 
 _MANY_ROWS, _FEW_STEPS = 200_000, 8
@@ -159,7 +159,7 @@ class Tracer:
         return replace(found, views=views, shown=shown)
 
     def trace_step(
-        self, step: timed.Step, place: int | None, given: Event | None, native: WalkingKernel
+        self, step: timed.Step, place: int | None, given: Event | None, native: NativeKernel
     ) -> tuple[EventTrace, int]:
         """Do a step on the states of a kernel that has done everything before it; and the ordinal of the next record there.
 

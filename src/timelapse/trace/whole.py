@@ -34,7 +34,7 @@ from timelapse.trace.telling import going
 from timelapse.trace.thin import Thinned, thinned
 
 if TYPE_CHECKING:
-    from timelapse.kernels.native.walking import WalkingKernel
+    from timelapse.kernels.native.walking import NativeWalk
 
 _SLOWER = 2
 """So many events are gone through in the time that a member of a set takes to be loaded and linked, about."""
@@ -176,9 +176,11 @@ class WholePast(FromBeginning):
 
     def stepping(
         self, hi: int, end: int, thin: Thinned | None = None, states: Collection[str] | None = None, *, ticks: bool = True
-    ) -> tuple[WalkingKernel, Source]:  # fmt: skip
-        """A kernel for all steps up to a time, and what it reads: events seq < `hi`, or those of them that are left. `states`: those that
+    ) -> tuple[NativeWalk, Source]:  # fmt: skip
+        """A way through all steps up to a time, compiled, and what it reads: events seq < `hi`, or those of them that are left. `states`: those that
         are asked for; None: any. `ticks`: whether those are asked for that write nothing. Raises Uncompiled."""
+        from timelapse.kernels.native.walking import NativeWalk
+
         work = self._work if states is None else self.cut(states, hi)
         # A question goes this way several times, and what is left else is the serial loop: machine code that is there is
         # worth loading sooner, and the compiler worth waiting for.
@@ -194,7 +196,7 @@ class WholePast(FromBeginning):
             native.expect(self.rows(hi))
         classes = {c.__name__: c for c in heard(self.spec, self.reader.types) if c.__name__ in work.columns}
         reader = self.reader if thin is None else thin
-        return native, Source(
+        return NativeWalk(native), Source(
             reader, 0, hi, classes, work.columns, begin=self.reader.ts_first, end=end, ticks=ticks or self._ticks_matter
         )  # fmt: skip
 

@@ -56,7 +56,7 @@ class Decider(NativeKernel):
         self._outputs.drop()
         return found
 
-    def _take_back(self, batch: Batch, at: int, entries: int, position: Ints) -> None:
+    def take_back(self, batch: Batch, at: int, entries: int, position: Ints) -> None:
         raise Unknown("only Python can tell whether an event fails")
 
 

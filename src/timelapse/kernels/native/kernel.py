@@ -35,8 +35,9 @@ from timelapse.kernels.native.starting import asked_tables, hash_tables, start_t
 from timelapse.kernels.native.steady import Reach
 from timelapse.kernels.native.taken import TakenOut
 from timelapse.kernels.native.ticks import TickRoom
-from timelapse.kernels.native.unit import ABROAD, HOPELESS, LEAVE, LISTED, ROOM, SPENT, Unit, left
+from timelapse.kernels.native.unit import ABROAD, HOPELESS, LEAVE, LISTED, PAUSED, ROOM, SPENT, Unit, left
 from timelapse.kernels.native.views import Foreign, live_state
+from timelapse.kernels.native.within import Within
 from timelapse.kernels.native.written import Written
 from timelapse.kernels.python.interpreted import InterpretedKernel
 from timelapse.kernels.python.steps import calls_ahead
@@ -80,7 +81,7 @@ class NativeKernel:
     ) -> None:  # fmt: skip
         loops.install()
         self._program, self._work, self._unit, self._final = program, work, unit, final
-        self._prefetch, self._quarantine, self._asked = prefetch, quarantine, asked
+        self.prefetch, self._quarantine, self._asked = prefetch, quarantine, asked
         self._gone: set[int] = set() if gone is None else gone
         self._rounds = budget.ROUNDS if ahead else budget.UNBOUNDED
         self._function, self._spec = compiled(unit), spec_of(program)
@@ -127,13 +128,13 @@ class NativeKernel:
 
     def run_steps(self, source: Source, tick: Tick) -> PassResult:
         """Process one slice of a program that is called at other times than those of the log's events too."""
-        result = self.run(self._begun(source), tick, source.event)
+        result = self.run(self.steps_of(source), tick, source.event)
         if self._final and source.is_last and result.failure is None:
             ahead = calls_ahead(self._program, self._spec.handlers, source, self._taken.all)
             result.pending = dict(sorted(ahead.items()))
         return result
 
-    def _begun(self, source: Source) -> Iterator[Chunk]:
+    def steps_of(self, source: Source) -> Iterator[Chunk]:
         """A slice of such a program begins: all its steps."""
         self._ticks = Ticks(self._program, source) if self._unit.ticks else None
         self._taken.begins = source.begin
@@ -146,7 +147,7 @@ class NativeKernel:
         clock = Clock()
         beside = self.companions
         try:
-            with self.decoder.batches(chunks, clock, ahead=self._prefetch) as batches:
+            with self.decoder.batches(chunks, clock, ahead=self.prefetch) as batches:
                 self.begin()
                 if beside is not None:
                     beside.begin()
@@ -158,7 +159,7 @@ class NativeKernel:
             if beside is not None:
                 beside.close()
             with clock.phase("kernel"):
-                self._tick_until(None, tick)
+                self.tick_until(None, tick)
             with clock.phase("write"):
                 self.finish(result, later)
             if beside is not None:
@@ -206,7 +207,7 @@ class NativeKernel:
         tables = [self.collected()]
         result.rows = self._logs.rows()
         if not collect_later(tables, result, self._hashes, later, again=self.open):
-            collect(tables, result, 2 if self._prefetch else 1)  # the one that decoded is done by now
+            collect(tables, result, 2 if self.prefetch else 1)  # the one that decoded is done by now
         self._is_begun = False
 
     def end(self, result: PassResult) -> None:
@@ -301,19 +302,27 @@ class NativeKernel:
         own = self._spec.states, self._tables, self._interned, self._asked
         return asked_tables(self._work, *own, final=self._final)
 
+    def keep(self) -> None:
+        """What was done on `live` states stays."""
+        self._logs.keep()
+
+    def forget_outputs(self) -> None:
+        """What was put out so far is not asked for."""
+        self._outputs = Outputs(self._unit)
+
     def feed(self, batch: Batch, tick: Tick, shown: Shown) -> None:
         """The next events. Raises Failed, TooOften, and where events are shared out Foreign."""
-        self._through(batch, 0, batch.events, np.zeros(len(self._unit.events), np.int64), tick, shown)
+        self.through(batch, 0, batch.events, np.zeros(len(self._unit.events), np.int64), tick, shown)
 
-    def _through(self, batch: Batch, lo: int, end: int, position: Ints, tick: Tick, shown: Shown) -> None:
+    def through(self, batch: Batch, lo: int, end: int, position: Ints, tick: Tick, shown: Shown) -> None:
         """Steps lo to end of a batch, and the ticks that come before them or the one behind."""
         while self._ticks is not None and (at := self._ticks.place(batch)) is not None and at <= end:
             self._span(batch, lo, at, position, tick, shown)
             lo = max(lo, at)
-            self._tick_until(batch, tick, at)
+            self.tick_until(batch, tick, at)
         self._span(batch, lo, end, position, tick, shown)
 
-    def _tick_until(self, batch: Batch | None, tick: Tick, at: int = 0) -> None:
+    def tick_until(self, batch: Batch | None, tick: Tick, at: int = 0) -> None:
         """The ticks before a step of a batch; without one all that are left."""
         if self._ticks is None:
             return
@@ -354,18 +363,35 @@ class NativeKernel:
         if why:
             for kind in range(len(position)):
                 position[kind] += np.count_nonzero(batch.kinds[lo:at] == kind)
-            self._take_back(batch, at, entries, position)
+            self.take_back(batch, at, entries, position)
         self._outputs.keep()
         at = at if why else hi
         self._done += at - lo
-        if why == ROOM:
-            self._grow(entries, records=full)
-        elif why == LEAVE:
+        if why == LEAVE:
             self._as_python(batch, at, position, shown)
             self._done, at = self._done + 1, at + 1
         elif why:
-            self._tick_room.grow(why)
+            self._grow(why, entries, records=full)
         return at
+
+    def do_part(
+        self, batch: Batch, at: int, position: Ints, until: int, records: int, writes: int
+    ) -> Within | None:
+        """Do one event up to before the `until`-th of the events that it sends, or until after the one with which there are more than so many
+        records, or writes; at most to its end. `take_back` undoes it. None: it cannot be left between them."""
+        unit, room = self._unit, self._tick_room
+        if not unit.sent or unit.rejects or unit.takes or self._logs:
+            return None
+        while True:
+            room.paused[:4] = 1, until, records, writes
+            _, entries, why = left(self._call(batch, at, at + 1, position.copy()))
+            room.paused[0] = 0
+            if why == PAUSED:
+                return Within(unit, self._interned, room, self._tables, self._undo[:entries], self._outputs)
+            full = self._outputs.full
+            self.take_back(batch, at, entries, position)
+            if not self._grow(why, entries, records=full):
+                return None
 
     def _call(self, batch: Batch, lo: int, hi: int, position: Ints) -> int:
         """Let the compiled function handle events lo to hi, or up to where it leaves."""
@@ -409,22 +435,25 @@ class NativeKernel:
         table = batch.chunk.tables[self._unit.table_of(kind)]
         return kind, row, table.column("seq")[row].as_py()
 
-    def _take_back(self, batch: Batch, at: int, entries: int, position: Ints) -> None:
+    def take_back(self, batch: Batch, at: int, entries: int, position: Ints) -> None:
         """Undo what the event that was left has written and put out."""
         undo(list(self._tables.values()), self._undo[:entries])
         self._logs.rewind()
         kind, row, seq = self._place(batch, at, position)
         self._outputs.take_back(seq, int(batch.arrays[2 * kind][row]))
 
-    def _grow(self, entries: int, *, records: bool) -> None:
-        """Make room after one event of a loop needed more than there was. `entries`: so many writes it had to keep;
-        `records`: it put out too many. What is not full stays as it is: a loop may be long."""
+    def _grow(self, why: int, entries: int, *, records: bool) -> bool:
+        """Make room after one event of a loop needed more than there was; False: it was left for something else. `entries`: so many writes it
+        had to keep; `records`: it put out too many. What is not full stays as it is: a loop may be long."""
+        if why != ROOM:
+            return self._tick_room.grow(why)
         if records:
             self._outputs.grow()
         elif entries >= len(self._undo):
             self._undo = np.zeros((2 * len(self._undo), self._undo.shape[1]), np.int64)
         elif not make_room(self._hashes):
             self._logs.grow()
+        return True
 
     def _hand_back(self, seq: int) -> NoReturn:
         """From this event on everything runs as Python."""

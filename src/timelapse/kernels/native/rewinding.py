@@ -167,7 +167,7 @@ class RewindingKernel(NativeKernel):
         """The events that are taken out, by rising seq. `tick` is told of further events of the log, and how many have been
         taken out. Raises CannotRewind."""
         try:
-            with self.decoder.batches(self._begun(source), ahead=False) as batches:
+            with self.decoder.batches(self.steps_of(source), ahead=False) as batches:
                 self.begin()
                 self._go(batches, tick)
         except (Abandoned, TooOften) as why:

@@ -11,7 +11,7 @@ import numpy.typing as npt
 from timelapse.ids import INT64_MIN
 from timelapse.kernels.native.memory.members import Members
 from timelapse.kernels.native.memory.strings import Interned
-from timelapse.kernels.native.unit import LINKS, LISTS, Unit
+from timelapse.kernels.native.unit import LINKS, LISTS, SENDS, Unit
 
 Ints = npt.NDArray[np.int64]
 
@@ -44,15 +44,18 @@ class TickRoom:
         """What the event under way, or the last one, has sent, each with the number of its type."""
         return self._sent
 
-    def grow(self, why: int) -> None:
-        """What was listed, sent, or put into SetOfs takes more room."""
+    def grow(self, why: int) -> bool:
+        """Make room for what was listed, sent, or put into SetOfs; False: the function was left for something else."""
         if why == LINKS:
             for members in self._members:
                 members.grow()
         elif why == LISTS:
             self._listed = np.zeros((2 * len(self._listed), self._unit.lists), np.int64)
-        else:
+        elif why == SENDS:
             self._sent = np.zeros((2 * len(self._sent), self._unit.sends), np.int64)
+        else:
+            return False
+        return True
 
     def records(self, ts: int) -> int:
         """How many records the tick at a time has put out so far."""

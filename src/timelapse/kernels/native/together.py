@@ -147,10 +147,10 @@ class _Listing(NativeKernel):
             kinds = words[:, 2].tolist()
             self._found += [_Failure(row[2], kind, row) for row, kind in zip(rows, kinds, strict=True)]
 
-    def _take_back(self, batch: Batch, at: int, entries: int, position: Ints) -> None:
+    def take_back(self, batch: Batch, at: int, entries: int, position: Ints) -> None:
         if self._work.decides:
             raise NotTogether("only Python can tell whether an event fails")
-        super()._take_back(batch, at, entries, position)
+        super().take_back(batch, at, entries, position)
 
     def _as_python(self, batch: Batch, at: int, position: Ints, shown: Shown | None) -> None:
         self._left_at = at, int(batch.kinds[at])
