@@ -45,7 +45,7 @@ def relax(graph: Graph, state: str) -> Relaxed:
                 break
     if is_viewed:  # a write that would change nothing still has its row
         return relaxed
-    candidates = [v for fn in _functions(graph, state) for v in fn.vertices if _may_guard(graph, v, state)]
+    candidates = [v for fn in _functions(graph, state) for v in fn.vertices if _may_guard(v, state)]
     changed = True
     while changed:
         changed = False
@@ -76,7 +76,7 @@ def _functions(graph: Graph, state: str) -> list[FunctionIR]:
     return list(dict.fromkeys(v.fn for v, _ in graph.writes[state]))
 
 
-def _may_guard(graph: Graph, vertex: Vertex, state: str) -> bool:
+def _may_guard(vertex: Vertex, state: str) -> bool:
     found = vertex.found
     return (
         vertex.node.kind == "test"

@@ -7,7 +7,7 @@ import inspect
 import types
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple, Protocol
+from typing import NamedTuple, Protocol
 
 from timelapse.analysis.ir import CallSite, Found, FunctionIR, Send, StateRead, StateWrite
 from timelapse.analysis.mutability import Kind, Mutability
@@ -270,7 +270,7 @@ class Scanner:
                 self._analysed(node, target, position, "helper", parts, out, where)
                 return
             self._visit(func, out, where.part())
-            self._trust(node, target)
+            self._trust(node)
         eager = self._is_eager(func)
         for child in children(node):
             if eager and isinstance(child, ast.GeneratorExp):
@@ -434,7 +434,7 @@ class Scanner:
         if changed:
             out.weak |= self.mutability.group(changed)
 
-    def _trust(self, node: ast.Call, target: Any) -> None:
+    def _trust(self, node: ast.Call) -> None:
         if not self.trusting:
             return
         from timelapse.analysis.trust import trusted_calls

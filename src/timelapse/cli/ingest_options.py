@@ -191,7 +191,6 @@ def layouts(
     mapping: list[str],
     names: list[str],
     classes: dict[str, type[Event]],
-    program: str,
     *,
     header: bool,
 ) -> dict[str, Source]:

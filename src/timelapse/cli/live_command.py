@@ -300,7 +300,7 @@ def live(
         "regex": regex, "null": null, "unique": unique,
     }  # fmt: skip
     named = _named(sources, classes, program)
-    layout = layouts(given, mapping or [], list(named), classes, program, header=not no_header)
+    layout = layouts(given, mapping or [], list(named), classes, header=not no_header)
     streams = {classes[kind]: _streams(own, layout[kind], once=once) for kind, own in named.items()}
     if master is not None:
         check_master(master)

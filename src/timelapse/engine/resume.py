@@ -194,7 +194,7 @@ class Finished:
         names = [_name(task, i) for i in told]
         if not self._there.issuperset(names):
             return None
-        reports = list(self._sound(task, names, [task.start] * len(names)))
+        reports = list(self._sound(names, [task.start] * len(names)))
         if len(reports) < len(names):
             return None
         self._count(task, len(reports))
@@ -209,7 +209,7 @@ class Finished:
             name = _name(task, i)
             if name not in self._there:
                 break
-            reports = list(self._sound(task, [name], [start]))
+            reports = list(self._sound([name], [start]))
             if not reports:
                 break
             found += reports
@@ -223,7 +223,7 @@ class Finished:
         else:
             self.passes += slices
 
-    def _sound(self, task: Task, names: Sequence[str], starts: Sequence[str]) -> Iterator[SliceReport]:
+    def _sound(self, names: Sequence[str], starts: Sequence[str]) -> Iterator[SliceReport]:
         """The reports up to the first of which something is not as it was written, or that began from something else."""
         scratch = self._job.scratch
         for name, start in zip(names, starts, strict=True):

@@ -131,7 +131,7 @@ def _run(
     for number, (kind, source) in enumerate(sources):
         base = sum(len(p.files) for p in prepared)
         prepared.append(
-            prepare_table(number, kind, source, floor)
+            prepare_table(kind, source, floor)
             if source.is_table
             else prepare_files(number, kind, source, floor, base, before)
         )

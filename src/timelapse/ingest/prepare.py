@@ -238,7 +238,7 @@ def _first_keys(files: Sequence[SourceFile]) -> set[str]:
     return set()
 
 
-def prepare_table(number: int, kind: EventType, source: Source, floor: int | None) -> Prepared:
+def prepare_table(kind: EventType, source: Source, floor: int | None) -> Prepared:
     """Look at a table in memory; its rows count as those of one file that is named after it. Raises IngestError."""
     table = source.table()
     plan = Plan.of(kind, source, None, (), floor)

@@ -42,7 +42,7 @@ def prepare(
             found = prepare_files(number, kind, source, floor, base, before)
             base += len(found.files)
         elif source.is_table:
-            found = _prepare_table(spark, number, kind, source, floor)
+            found = _prepare_table(spark, kind, source, floor)
         else:
             found = _prepare_frame(kind, source, floor, rows)
         prepared.append(replace(found, source=given))
@@ -51,13 +51,11 @@ def prepare(
     return prepared
 
 
-def _prepare_table(
-    spark: SparkSession, number: int, kind: EventType, source: Source, floor: int | None
-) -> Prepared:
+def _prepare_table(spark: SparkSession, kind: EventType, source: Source, floor: int | None) -> Prepared:
     """A table in memory as a DataFrame whose rows of the same time are ordered by their number."""
     from pyspark.sql.pandas.types import from_arrow_schema
 
-    one = prepare_table(number, kind, source, floor)
+    one = prepare_table(kind, source, floor)
     assert one.table is not None
     columns = [_as_spark_takes_it(plainly(column)) for column in one.table.columns]
     numbered = pa.table([*columns, np.arange(one.table.num_rows)], [*one.table.column_names, "__order0"])

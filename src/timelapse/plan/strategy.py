@@ -95,7 +95,7 @@ def choose(component: tuple[str, ...], analysis: Analysed) -> Choice:
             _chain(component, _own_reason(name, via), place, _own_rewrite(name, spec, via)), own=True
         )
     if known.composes is not None:
-        return _chain(component, known.composes, _culprit(known, spec), _composes_rewrite(name, spec))
+        return _chain(component, known.composes, _culprit(known, spec), _composes_rewrite(spec))
     return Choice(component, Strategy.SCAN, _scan_reason(known, spec), _first_place(known))
 
 
@@ -228,7 +228,7 @@ def _opaque_rewrite(spec: StateSpec, name: str) -> str:
     return f"write {name} through its own methods, in a handler or a plain helper method"
 
 
-def _composes_rewrite(name: str, spec: StateSpec) -> str:
+def _composes_rewrite(spec: StateSpec) -> str:
     if spec.value is not None and "float" in spec.value.text:
         return "add integers in a tl.Counter, or decimals in a tl.Sum: float sums depend on their order"
     return "keep each kind of update in a state of its own, and combine them where they are read"

@@ -6,7 +6,7 @@ import ast
 
 from timelapse.analysis.depend import Graph
 from timelapse.analysis.idioms.base import Rewritten, is_pure, reads_state, same
-from timelapse.analysis.idioms.extremum import _clean
+from timelapse.analysis.idioms.extremum import is_apart
 from timelapse.analysis.ir import FunctionIR, StateWrite, Vertex
 from timelapse.kinds.base import StateSpec
 from timelapse.kinds.counter import Counter
@@ -31,7 +31,7 @@ class Addition:
         orders = [(sum_.left, sum_.right)] if is_sub else [(sum_.left, sum_.right), (sum_.right, sum_.left)]
         for held, value in orders:
             is_state, key = self._held(fn, held, state)
-            if is_state and same(key, write.key) and is_pure(graph, fn, key) and _clean(fn, value, state):
+            if is_state and same(key, write.key) and is_pure(graph, fn, key) and is_apart(value, state):
                 return Rewritten("add", value, [held], negate=is_sub)
         return None
 

@@ -90,14 +90,14 @@ class WrittenExtremum:
             if held is call.args[1] and not _total(state):
                 continue
             is_state, key = reads_state(fn, held, state)
-            if is_state and same(key, write.key) and is_pure(graph, fn, key) and _clean(fn, value, state):
+            if is_state and same(key, write.key) and is_pure(graph, fn, key) and is_apart(value, state):
                 if not _surely_stored(graph, fn, value, state):
                     return None
                 return Rewritten(effect, value, [held])
         return None
 
 
-def _clean(fn: FunctionIR, value: ast.expr, state: StateSpec) -> bool:
+def is_apart(value: ast.expr, state: StateSpec) -> bool:
     """Whether the other operand neither mentions the state nor is unpacked."""
     if isinstance(value, ast.Starred):
         return False

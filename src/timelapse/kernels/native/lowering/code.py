@@ -229,10 +229,10 @@ class Code:
             if all(f == value for f in found):
                 env[name] = value
             elif isinstance(value, Value) and all(isinstance(f, Value) for f in found):
-                self._joined_name(name, value, ways, env)
+                self._joined_name(name, ways, env)
         return env
 
-    def _joined_name(self, name: str, value: Value, ways: Sequence[tuple[Env, Moves]], env: Env) -> None:
+    def _joined_name(self, name: str, ways: Sequence[tuple[Env, Moves]], env: Env) -> None:
         join = Join(self.name("v"))
         values: list[Any] = [way[name] for way, _ in ways]
         join.values = values

@@ -55,7 +55,7 @@ def compared(out: Writer, op: ast.cmpop, a: Value, b: Value) -> str:
     if _is_number(a) and _is_number(b):
         return _numbers(out, sign, a, b)
     if a.kind == b.kind == "tuple":
-        return _ordered(out, sign, a, b)
+        return _ordered(sign, a, b)
     raise Refused(f"the order of {a.text} and {b.text}")
 
 
@@ -146,7 +146,7 @@ def _item_equal(out: Writer, a: Value, b: Value) -> str:
     return equal(out, a, b)
 
 
-def _ordered(out: Writer, sign: str, a: Value, b: Value) -> str:
+def _ordered(sign: str, a: Value, b: Value) -> str:
     """Tuples: the first items that differ decide."""
     pairs = list(zip(a.items, b.items, strict=False))
     if any(x.kind not in ("int", "bool") or y.kind not in ("int", "bool") for x, y in pairs):

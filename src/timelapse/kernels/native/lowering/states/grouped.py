@@ -118,7 +118,7 @@ class Members:
         if self.spec.name in self._pass.indexed:
             self._link(key, row)
 
-    def goes(self, key: Value | None, row: str) -> None:
+    def goes(self, key: Value | None) -> None:
         """Before a key that is there is taken out."""
         if self.spec.name in self._pass.counted:
             self._pass.members_of(self.spec).change(self.outer(key), ast.Sub(), single)

@@ -38,7 +38,7 @@ class MapOfCode(ValueCode):
         super()._comes(key, row)
 
     def _goes(self, key: Value | None, row: str) -> None:
-        self.under.goes(key, row)
+        self.under.goes(key)
         super()._goes(key, row)
 
     def _method(self, name: str, key: Value | None, given: dict[str, Value]) -> Value:

@@ -60,7 +60,7 @@ class SetOfCode(SetCode):
         for lag, counted in self._counted():
             with self._out.when(f"{self._stamp(row)} >= {self.rows.edge(lag)}"):
                 counted.change(self.under.outer(key), ast.Sub(), single)
-        self.under.goes(key, row)
+        self.under.goes(key)
         super()._goes(key, row)
 
     def _counted(self) -> list[tuple[int, StateCode]]:
