@@ -22,9 +22,9 @@ from timelapse.run import Run, replay
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-ROWS, WIDTH = 360, 1_200_000
+ROWS, WIDTH = 270, 1_200_000
 MORE = 200 << 20
-"""Bytes of address space that the driver may take besides what it has: less than half of the outputs."""
+"""Bytes of address space that the driver may take besides what it has: two thirds of the outputs."""
 
 
 class Small(tl.Event):

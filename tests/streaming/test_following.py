@@ -115,7 +115,7 @@ def test_a_correction_is_there_once_it_can_be_read(tmp_path: Path, monkeypatch: 
     begin = Recovery.begin
 
     def slowly(this: Any, *args: Any, **given: Any) -> Any:
-        time.sleep(0.3)
+        time.sleep(0.1)
         return begin(this, *args, **given)
 
     monkeypatch.setattr(Recovery, "begin", slowly)

@@ -6,6 +6,7 @@ Needs Chromium (`apt install chromium`, or its path in TIMELAPSE_CHROMIUM).
 from __future__ import annotations
 
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -22,12 +23,26 @@ BROWSER = found()
 pytestmark = pytest.mark.skipif(BROWSER is None, reason="no Chromium on this machine: apt install chromium")
 
 
+@pytest.fixture(scope="module")
+def opened() -> Iterator[Browser]:
+    assert BROWSER is not None
+    with Browser(BROWSER) as browser:
+        yield browser
+
+
+@pytest.fixture
+def browser(opened: Browser) -> Iterator[Browser]:
+    """It asks the server of a test that is over nothing more."""
+    yield opened
+    opened.call("Page.navigate", url="about:blank")
+
+
 def shown(browser: Browser, expression: str, wanted: str) -> None:
     """Wait until an expression's text has something in it."""
     end = time.monotonic() + LONG
     while wanted not in (text := str(browser.evaluate(expression))):
         assert time.monotonic() < end, text
-        time.sleep(0.1)
+        time.sleep(0.02)
 
 
 def clicked(browser: Browser, click: str, expression: str, wanted: str) -> None:
@@ -41,7 +56,7 @@ def clicked(browser: Browser, click: str, expression: str, wanted: str) -> None:
             wanted not in text and time.monotonic() < until
         ):
             assert time.monotonic() < end, text
-            time.sleep(0.1)
+            time.sleep(0.02)
         if wanted in text:
             return
 
@@ -50,14 +65,10 @@ _AGAIN = 10.0
 """Seconds after which it is clicked again."""
 
 
-def test_hostile_texts_and_figures(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_hostile_texts_and_figures(browser: Browser, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TIMELAPSE_KERNEL", "interpreted")
     push = tl.Push()
-    assert BROWSER is not None
-    with (
-        tl.live(Names, {Named: {WARM: push}}, tmp_path / "out", idle=None, **FAST) as run,
-        Browser(BROWSER) as browser,
-    ):
+    with tl.live(Names, {Named: {WARM: push}}, tmp_path / "out", idle=None, **FAST) as run:
         server = Server(run, "127.0.0.1:0")
         client = Client(server)
         path = (
@@ -92,17 +103,13 @@ def test_hostile_texts_and_figures(tmp_path: Path, monkeypatch: pytest.MonkeyPat
         server.close()
 
 
-def test_early_results(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_early_results(browser: Browser, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """What rows that wait would put out stands apart from what is committed, as text."""
     monkeypatch.setenv("TIMELAPSE_KERNEL", "interpreted")
     push = tl.Push()
-    assert BROWSER is not None
-    with (
-        tl.live(
-            Names, {Named: push}, tmp_path / "out", idle=None, **{**FAST, "lateness": "1s", "early": "0s"}
-        ) as run,
-        Browser(BROWSER) as browser,
-    ):
+    with tl.live(
+        Names, {Named: push}, tmp_path / "out", idle=None, **{**FAST, "lateness": "1s", "early": "0s"}
+    ) as run:
         server = Server(run, "127.0.0.1:0")
         push.send([Named(name=name, size=1, ts=1000 + n) for n, name in enumerate(("ann", WARM))])
         browser.open(server.address)
@@ -126,12 +133,11 @@ def test_early_results(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_without_early_results_the_page_says_nothing_of_them(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    browser: Browser, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("TIMELAPSE_KERNEL", "interpreted")
     push = tl.Push()
-    assert BROWSER is not None
-    with tl.live(Names, {Named: push}, tmp_path / "out", **FAST) as run, Browser(BROWSER) as browser:
+    with tl.live(Names, {Named: push}, tmp_path / "out", **FAST) as run:
         server = Server(run, "127.0.0.1:0")
         push.send([Named(name="ann", size=1, ts=1000), Named(name="end", size=1, ts=2000)])
         browser.open(server.address)
@@ -144,15 +150,14 @@ def test_without_early_results_the_page_says_nothing_of_them(
         server.close()
 
 
-def test_a_process_that_follows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_process_that_follows(browser: Browser, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Its page shows how the run goes, and offers no say in it."""
     monkeypatch.setenv("TIMELAPSE_KERNEL", "interpreted")
     push = tl.Push()
-    assert BROWSER is not None
     with tl.live(Names, {Named: push}, tmp_path / "out", idle=None, **FAST) as run:
         push.send([Named(name=name, size=1, ts=1000 + n) for n, name in enumerate(("ann", "bob", "end"))])
         last = run.until(lambda e: e.end_seq >= 2)
-        with follow(tmp_path / "out") as followed, Browser(BROWSER) as browser:
+        with follow(tmp_path / "out") as followed:
             followed.until(lambda e: e.number >= last.number)
             server = Server(followed, "127.0.0.1:0")
             token = Client(server).tokens["read"]

@@ -46,6 +46,8 @@ _LOOK = 0.05
 """Seconds after which sources that do not say when rows come are asked again, where an epoch waits for rows."""
 _FOLLOW = 0.2
 """Seconds after which a standby looks for further epochs."""
+_AGAIN = 1.0
+"""Seconds between two tries of what did not go."""
 _BEHIND = 30.0
 """Seconds after which it is said that sources have more than is processed."""
 _SINKS_WAIT = 30.0
@@ -242,7 +244,7 @@ class Loop:
                 begin()
                 return self._waited()
             except (TimeoutError, ConnectionError) as error:
-                self._wait(f"{stream} does not answer, and is asked again: {error}", 1.0)
+                self._wait(f"{stream} does not answer, and is asked again: {error}", _AGAIN)
 
     def _stand_by(self, head: Head, patience: float) -> None:
         """Follow the epochs of another process until it is gone."""
@@ -370,7 +372,7 @@ class Loop:
                 if error.code != AWAY:
                     raise
                 epoch = None  # its rows are in their epochs: it is made anew
-                self._wait(f"a correction is made again: {error}", 1.0)
+                self._wait(f"a correction is made again: {error}", _AGAIN)
             if epoch is not None:
                 self._committed(epoch, [], epoch.end_seq - rows, time.monotonic() - began)
             if not ended or not head.late.rows:
