@@ -1,4 +1,4 @@
-"""Events of which a replay knows before their steps that they fail later (kernels/native/foresight.py): what its kernels share of them."""
+"""What the kernels of a replay share about events that are known to fail later (kernels/native/foresight.py)."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Taking events out of the log for programs in which something happens at other times than the events'.
+"""Takes events out of the log for programs in which something happens at other times than the events' own.
 
-What stems from an event may happen long after it: a dated event, a call L later. Where that raises, undoing it is
-not enough: the event is to count as if it had not been in the log (kernels/takeout/taking.py).
+What stems from an event may happen long after it: a dated event, a call L later. If that raises, undoing it is not enough: the event must
+count as if it had never been in the log (kernels/takeout/taking.py).
 """
 
 from __future__ import annotations

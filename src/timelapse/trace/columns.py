@@ -1,4 +1,4 @@
-"""The columns of a stretch of the log that keys come from: read once, kept, and asked which events hold given values."""
+"""The columns of a stretch of the log that keys are made of. They are read once, kept, and searched for the events that hold given values."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _NEAR = 1 << 16
 BLOCK = 1 << 16
 """Events that are stored together, about."""
 _FREE = 32 * BLOCK
-"""So many may be read anyway."""
+"""So many single events may be read in any case."""
 _AT_ONCE = 1 << 22
 """So many events are compared with keys at a time."""
 _PIECE = 16

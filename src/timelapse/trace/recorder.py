@@ -1,4 +1,4 @@
-"""What rewritten handlers and watched states tell, put together as steps."""
+"""Collects what rewritten handlers and watched states tell, and puts it together as steps."""
 
 from __future__ import annotations
 
@@ -33,11 +33,11 @@ from timelapse.trace.steps import (
 )
 
 MOST_STEPS = 20_000
-"""Steps of one event that are kept: a handler may loop. Records are always kept."""
+"""The most steps of one event that are kept: a handler may loop. Records are always kept."""
 MOST_ROUNDS = 200
-"""Of them conditions of one line; the others are counted."""
+"""The most conditions of one line among them; further ones are counted."""
 MOST_CALLS = 64
-"""Calls of handlers that are told in full where one record is asked about: what is sent may call them a million times."""
+"""The most calls of handlers that are told in full if one record is asked about: events that are sent may call them a million times."""
 
 Rounds = dict[tuple[str, int], list[int]]
 
@@ -75,7 +75,7 @@ class Recorder:
         """How often handlers were called."""
         self._record, self._records = record, 0
         self._kept = 0
-        """The first so many steps have been gone through for what is kept."""
+        """The number of steps that have been looked through for what is kept."""
         self._over = False
         """Whether what is asked about is over: nothing more is told."""
         self._deaf = False
@@ -92,7 +92,7 @@ class Recorder:
 
     @property
     def summed_calls(self) -> int:
-        """How many calls there were, if of most no more than the writes is kept; or 0."""
+        """The number of calls, if only the writes of most of them are kept; else 0."""
         return self.calls if self._record is not None and self.calls > MOST_CALLS else 0
 
     # --- what handlers tell -------------------------------------------------------------------------

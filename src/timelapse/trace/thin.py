@@ -1,10 +1,10 @@
-"""A stretch of the log without the events that do not matter to some keys: what is left of it is gone through as all of it would be.
+"""A stretch of the log without the events that do not matter to some keys. The events that are left are replayed like the whole stretch.
 
-Where too many events matter to be run one by one (few.py, focus.py), they still are few of a long log. They are found state by
-state, in arrays: those that may write one of the keys in question, then those that may write what the statements read that write
-these, and so on. Keys are told once for each combination of the fields that they are made of.
+If too many events matter to be run one by one (few.py, focus.py), they may still be few of a long log. They are found state by state, over
+arrays: first the events that may write one of the keys in question, then those that may write what these writes read, and so on. Keys are
+computed once for each combination of the fields that they are made of.
 
-What other keys hold then is of no meaning. Nobody asks for it; but a handler may fail at it that did not fail in the run.
+What other keys hold afterwards means nothing, and nobody asks for it. But a handler may fail at it that did not fail in the run.
 """
 
 from __future__ import annotations
@@ -31,11 +31,11 @@ if TYPE_CHECKING:
     from timelapse.trace.moments import Past
 
 LEAST = 200_000
-"""Events of a stretch that is worth it."""
+"""The least events of a stretch for which this is worth while."""
 _SHARE = 3
-"""At most this part of the events is gone through: of more, finding them would cost what it saves."""
+"""The largest part of the events that may be left: with more of them, finding them costs as much as it saves."""
 _KEYS = 50_000
-"""Keys that are told for one state; where there are more, all of the state matters."""
+"""The most keys that are computed for one state; with more, every key of the state matters."""
 _NEAR = 1 << 16
 """Events that are so near to one another are read in one go."""
 

@@ -1,4 +1,4 @@
-"""What does single events of a run under observation, and puts together what they told."""
+"""Does single events of a run under observation, and puts together what they have told."""
 
 from __future__ import annotations
 
@@ -43,7 +43,8 @@ if TYPE_CHECKING:
 
 
 _MANY_ROWS, _FEW_STEPS = 200_000, 8
-"""Of a type with more rows than this only those at a step's time are read, for so many steps; then all of them, once."""
+"""Of a record type with more rows than the first, only the rows at a step's time are read, for as many steps as the second says. After that all
+rows are read, once."""
 
 
 class Tracer:
@@ -72,7 +73,7 @@ class Tracer:
         self._about = about
 
     def _record_of(self, root: int, phase: int, ts: int, first: int) -> int | None:
-        """The place of the record that is asked about among those of a step, of which the first has an ordinal; None: it is none of them."""
+        """The place, among the records of a step, of the record that is asked about; None: it is none of them. `first`: the ordinal of the first of them."""
         about = self._about
         if about is None or about.ordinal is None or about.ordinal < first:
             return None
@@ -80,7 +81,8 @@ class Tracer:
         return about.ordinal - first if own == (root, ts, phase) else None
 
     def trace(self, event: Event, moment: Moment, slice_id: int) -> tuple[EventTrace, bool]:
-        """Do the event there; and whether it is done then, as its writes are real. Of many calls most need not be done as Python."""
+        """Do the event at this moment. Also returns whether its writes are real. If not, the compiled pass does the event: of many calls most
+        need not run as Python."""
         found = self._inside(event, moment, slice_id)
         return (self._whole(event, moment, slice_id), True) if found is None else (found, False)
 

@@ -1,8 +1,8 @@
-"""Whether what decides which events fail later can be run ahead, where that depends on states (lowering/deciding.py).
+"""Whether the part of a program that decides which events fail later can be run ahead, where states decide (lowering/deciding.py).
 
-What is left of a pass if only that is kept that decides has tables of its own. Where all of its steps that use them come equally long after
-their events, they come in the order of the events: then they can be run as events are read, long before it is their time (decider.py). Where none of
-an event's steps has written to those tables before one that fails, to undo that one step is to take the event out of the log.
+That part has tables of its own. If all its steps that use them come equally long after their events, they come in the order of the events.
+Then they can be run as events are read, long before their time (decider.py). If no step of an event has written to those tables before one
+that fails, undoing the failed step is the same as taking the event out of the log.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from timelapse.model.program import Program, spec_of
 
 
 def in_order(unit: Unit) -> dict[str, list[int]]:
-    """By event type the kinds of its steps, in the order in which they come: its own if there are any, then its calls."""
+    """For each event type the kinds of its steps, in the order in which they come: its own step, if it has one, then its calls."""
     found: dict[str, list[int]] = {}
     for kind in sorted(range(len(unit.events)), key=lambda n: (_lag(unit, n), n)):
         if kind not in unit.ticking:
@@ -30,7 +30,7 @@ def _lag(unit: Unit, kind: int) -> int:
 
 
 def is_read(columns: Iterable[Column]) -> bool:
-    """Whether columns are at hand as events are read. What Python computes of each event would be computed twice."""
+    """Whether columns are at hand as events are read. Columns that Python computes from each event would be computed twice."""
     return all(column.computed is None and column.part in ("", "valid") for column in columns)
 
 
@@ -75,8 +75,8 @@ def deciding_pass(program: Program, work: PassProgram) -> PassProgram | None:
 
 
 def deciding_alone(program: Program, work: PassProgram, whole: Unit) -> tuple[PassProgram, Unit] | None:
-    """What is left of a final pass if only that is kept that decides, to be gone through for the events that fail late, many at a time (together.py).
-    `whole`: the pass that finds them. None where that cannot be done, or is not needed."""
+    """The part of a final pass that decides, which is run to find the events that fail late, many at a time (together.py). `whole`: the pass
+    that finds them. None where that cannot be done, or is not needed."""
     found = whole.deciding
     if not isinstance(whole.decided, str) or isinstance(found, str) or whole.left or whole.ticks:
         return None

@@ -1,10 +1,9 @@
-"""Leaving events out of the log before their own steps, where it is known by then that they fail later.
+"""Leaves events out of the log before their own steps, where it is known by then that they fail later.
 
-A call of an `after=` handler that fails takes its event out of the log, with all that stems from it. Where it follows from each event
-alone whether its steps fail, the same events fail whichever others are there (lowering/decided.py). Then that is computed for all
-events of a batch when they are read, over columns. Where states decide, that part of the program is run ahead which decides
-(deciding.py). Those that fail are left out of the batch, as their calls are later: the replay is one
-without them from the start. What fails in its own step is left to that step.
+A call of an `after=` handler that fails takes its event out of the log, with all that stems from it. If each event alone decides whether its
+steps fail, the same events fail whichever others are there (lowering/decided.py). That is computed over columns for all events of a batch
+when they are read. If states decide, the part of the program that decides is run ahead (deciding.py). Events that fail are left out of the
+batch, and their calls later: the replay runs without them from the start. An event whose own step fails is left to that step.
 """
 
 from __future__ import annotations
@@ -32,11 +31,11 @@ from timelapse.model.program import Program, params_of
 Array = npt.NDArray[Any]
 Bools = npt.NDArray[np.bool_]
 MOST_ADDED = 2.0**62
-"""So much may be added to a table, and no sum leaves int64."""
+"""If the absolute values of all that is added to a table are less than this in sum, no sum leaves int64."""
 
 
 def foresees(decider: Unit) -> bool:
-    """Whether it can be told of events, before their own steps, that they fail later. `decider`: the pass, which finds what fails later."""
+    """Whether it can be known before events' own steps which of them fail later. `decider`: the pass, which finds what fails later."""
     decided, head = decider.decided, 2 * len(decider.events)
     if isinstance(decided, str) or decider.left or decider.ticks:
         return False
@@ -48,7 +47,7 @@ def foresees(decider: Unit) -> bool:
 
 
 class Foresight:
-    """Tells of one pass's batches which events fail later. `most`: so many may be taken out of the log."""
+    """Finds the events of one pass's batches that fail later. `most`: so many may be taken out of the log."""
 
     def __init__(
         self, program: Program, unit: Unit, decider: Unit, decoder: Decoder, interned: Interned, foreseen: Foreseen, most: int

@@ -1,16 +1,16 @@
-"""Finding, compiled, which events are taken out of a log where calls of `after=` handlers fail: many of them at a time.
+"""Finds, compiled, which events are taken out of a log because calls of `after=` handlers fail: many events in one pass.
 
-The meaning is that of beginning again without each event from which something fails, one after the other, in the order in which they fail.
-Here a pass over the whole log lists all that fails, and goes on with what those events have done still there. Which rows a step can touch
-follows from its event alone (lowering/touches.py), so it is known which events can have to do with each other. Those that an event that is taken out
-can have to do with form a group with it. Of each group the first failure is certain: up to it nothing in the group was another than in
-the log as it was. The next pass is without all events of which that was certain, over the groups in which something has failed and
-what it takes to know what they find. In the last one nothing fails late.
+Beginning again defines what is right: the first event from which something fails is taken out, the log begins again without it, and so on.
+Here one pass over the whole log lists all failures. It goes on after each, and what the failing events have done stays there. The rows that
+a step can touch follow from its event alone (lowering/touches.py), so it is known which events can affect each other. An event that is taken
+out forms a group with the events that it can affect. The first failure of each group is certain: up to there the group has seen what it
+sees in the whole log. The next pass leaves out the events whose failure was certain. It goes over the groups in which something has failed,
+and over the steps that write what these groups read. In the last pass nothing fails late.
 
-Where it follows from each event alone whether it fails (lowering/decided.py), that first pass finds all. Where it is known what decides
-(lowering/deciding.py), the passes are of that alone: it has fewer columns, tables and keys, and the same steps fail.
+If each event alone decides whether it fails (lowering/decided.py), the first pass finds all. If it is known which part of the program decides
+(lowering/deciding.py), the passes run only that part: it has fewer columns, tables and keys, and the same steps fail.
 
-What has failed at once on the way stays out, as it does where the log begins again: where that was certain, too.
+An event whose own step has failed stays out too, if that failure was certain, as it does when the log begins again.
 """
 
 from __future__ import annotations
@@ -45,20 +45,20 @@ Bools = npt.NDArray[np.bool_]
 Numbers = npt.NDArray[np.int32]
 Keys = npt.NDArray[np.uint64]
 _SHARE = 4
-"""What it holds takes one part in so many of the memory at most."""
+"""Its batches and tables take at most this part of the memory: one in so many."""
 _MOST_PASSES = 8
-"""It may take as many steps as so many passes over the whole log have. Then the rest is done one after the other."""
+"""The most steps that it does, in passes over the whole log. Events that are left then are found one after the other."""
 _STEP, _FAILURE, _AGAIN = 5e-7, 1e-3, 1e-7
-"""Seconds, about: what a step takes in such a pass; what an event takes that is found alone (rewinding.py), and each step that is done again for it."""
+"""About so many seconds takes a step of such a pass; an event that is found alone (rewinding.py); each step that is done again for it."""
 _MOST_TIES = 32
-"""So often it is found out which events belong to groups."""
+"""The most rounds in which events are put into groups."""
 _MIX = np.uint64(0x9E3779B97F4A7C15)
 _ANY = 1 << 40
 """So many events may fail."""
 
 
 class NotTogether(Exception):
-    """It cannot be done so; why."""
+    """Events cannot be found together; the message says why."""
 
 
 def cannot_find_together(unit: Unit) -> str:
@@ -73,7 +73,7 @@ def cannot_find_together(unit: Unit) -> str:
 
 
 def _cannot_group(unit: Unit) -> str:
-    """Why it is not known which events can have to do with each other."""
+    """Why it is not known which events can affect each other; empty where it is."""
     if isinstance(unit.touches, str):
         return unit.touches
     if unit.hidden or unit.indexed:
@@ -84,7 +84,7 @@ def _cannot_group(unit: Unit) -> str:
 
 @dataclass(frozen=True)
 class _Failure:
-    """A step has failed: of an event by seq, and of a kind."""
+    """A failed step: the seq of its event, its kind (-1: not known), and the row of the quarantine."""
 
     seq: int
     kind: int
@@ -103,7 +103,7 @@ class _Listing(NativeKernel):
         self._taken.lists_late, self._taken.begins = True, begins
         self._found: list[_Failure] = []
         self._left_at = 0, -1
-        """The place in its batch of the step that runs as Python, or did last, and its kind."""
+        """Of the step that runs as Python, or did last: its place in the batch, and its kind."""
 
     def go(self, batches: Iterable[Batch], tick: Callable[[int], None]) -> list[_Failure]:
         """Raises NotTogether."""
@@ -140,7 +140,7 @@ class _Listing(NativeKernel):
                 at += 1
 
     def _list(self) -> None:
-        """What the compiled function itself has listed."""
+        """Take over the failures that the compiled function has listed."""
         words = self._outputs.take_raised_words()
         if len(words):
             rows = raised_rows(self._unit, words, self._interned)
@@ -172,7 +172,7 @@ class _Steps:
     cell_count: int
 
     def only(self, unit: Unit, keep: Bools) -> _Steps:
-        """Some of them. What is numbered is numbered anew."""
+        """The steps where `keep` holds. Events and rows get new numbers."""
         batches, begin = list[Batch](), 0
         for batch in self.batches:
             own = keep[begin : begin + batch.events]
@@ -185,7 +185,7 @@ class _Steps:
         return _Steps(batches, self.kinds[at], self.seqs[at], events.ravel(), cells, event_count, cell_count)
 
     def places(self, unit: Unit, failures: Sequence[_Failure]) -> Ints:
-        """Where the steps are that have failed. Raises NotTogether."""
+        """The places of the failed steps. Raises NotTogether."""
         kinds = np.array([f.kind for f in failures], np.int64)
         seqs = np.array([f.seq for f in failures], np.int64)
         found: Ints = np.full(len(failures), -1, np.int64)
@@ -234,7 +234,7 @@ class Together:
         times = [b.when for b in self._batches if b.when is not None and len(b.when)]
         span = max(1, int(times[-1][-1]) - int(times[0][0]))
         lag = max(later.lag for later in self._unit.later.values())
-        # So many steps are done again for each event that is found alone, about.
+        # About so many steps are done again for each event that is found alone.
         within = len(self._steps.kinds) * min(1.0, 1.5 * lag / span)
         budget, is_all = _MOST_PASSES * len(self._steps.kinds), False
         while not is_all and budget > 0:
@@ -255,7 +255,7 @@ class Together:
     def _listed(
         self, batches: Iterable[Batch], tick: Callable[[int, int], None]
     ) -> tuple[list[_Failure], int]:
-        """What fails, and how many steps ran as Python."""
+        """The failures of a pass over these batches, and the number of steps that ran as Python."""
         kernel = _Listing(self._program, self._work, self._unit, self._count, self._interned, self._begins)
         try:
             return kernel.go(batches, lambda steps: tick(steps, len(self._rows))), kernel.left
@@ -271,7 +271,7 @@ class Together:
         return self._are_small([decision.adds for decision in self._unit.decided])
 
     def _decides(self) -> Sequence[Sequence[Touch]]:
-        """What is added, by kind, to tables of which what decides takes for granted that sums stay within int64."""
+        """What each kind of step adds to tables, where the part that decides takes for granted that sums stay within int64."""
         assert not isinstance(self._unit.deciding, str)
         return self._unit.deciding.adds
 
@@ -337,7 +337,7 @@ class Together:
         return _Steps(self._batches, kinds, seqs, events, cells, event_count, numbering.count)
 
     def _keys(self, batch: Batch, kind: int, touches: Sequence[Touch]) -> Keys:
-        """What stands for the rows that each event of a kind can touch."""
+        """For each event of a kind the rows that it can touch, as hashes."""
         count = len(batch.arrays[2 * kind])
         found: Keys = np.zeros((count, len(touches)), np.uint64)
         if not count:
@@ -363,7 +363,7 @@ class Together:
     # --- what is certain --------------------------------------------------------------------------
 
     def _judge(self, failures: list[_Failure]) -> int:
-        """Take out those events of which it is certain that they fail; of how many late ones it was. Leaves those steps that the next pass is to go through."""
+        """Take out the events whose failure is certain. Leaves the steps of the next pass. Returns how many of the certain failures were late."""
         unit, steps = self._unit, self._steps
         places = steps.places(unit, failures)
         is_late: Bools = np.array([f.kind in unit.later for f in failures], np.bool_)
@@ -401,14 +401,14 @@ class _Numbering:
         self.count = 0
 
     def numbered(self, keys: Keys) -> Numbers:
-        """Small numbers in place of keys, -1 where there is none."""
+        """Small numbers in place of keys; -1 stands for no key."""
         into: Numbers = np.zeros(keys.size, np.int32)
         self.count = int(number(keys.ravel(), self._slots, self.count, into)[0])
         return into.reshape(keys.shape)
 
 
 def _numbered_again(numbers: Numbers, keep: Bools, count: int) -> tuple[Numbers, int]:
-    """What is left of rows of numbers, numbered anew, and how many there are."""
+    """The rows of numbers that are kept, with new numbers; and how many numbers there are."""
     into: Numbers = np.zeros((int(np.count_nonzero(keep)), numbers.shape[1]), np.int32)
     known: Numbers = np.full(count, -1, np.int32)
     return into, int(number_again(numbers, keep, known, into))

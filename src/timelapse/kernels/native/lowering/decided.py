@@ -1,7 +1,7 @@
-"""Whether it follows from each event alone, without what states hold, whether its steps fail: found in the generated code itself.
+"""Finds out from the generated code whether each event alone decides if its steps fail, whatever states hold.
 
-Only one question about states is let through: whether a sum leaves int64. Where all that is ever added to the states of a table
-stays within int64, if signs are left out, no sum leaves it, whichever events there are. So it is told what is added.
+One question about states is allowed: whether a sum leaves int64. If the absolute values of all that is ever added to a table's states
+add up to less than that, no sum leaves int64, whichever events there are. So a `Decision` lists what is added.
 """
 
 from __future__ import annotations
@@ -35,8 +35,8 @@ from timelapse.kernels.native.unit import Touch
 
 
 def decided(bodies: Sequence[Sequence[Node]], told: Collection[str]) -> tuple[Decision, ...] | str:
-    """By event type what decides whether its steps fail; or why they may fail for what states hold. `told`: the variables with words of
-    errors' texts. The columns are to be numbered (touches.py)."""
+    """For each event type what decides whether its steps fail; or why states may decide it. `told`: the variables with words of errors' texts.
+    Columns still have to get their final numbers (touches.py)."""
     finders = [Events(event, told) for event in range(len(bodies))]
     try:
         for finder, body in zip(finders, bodies, strict=True):
@@ -56,7 +56,7 @@ def decided(bodies: Sequence[Sequence[Node]], told: Collection[str]) -> tuple[De
 
 
 def others_of(finders: Sequence[Events]) -> set[int]:
-    """The tables that are no sums of what is told."""
+    """The tables that are written in other ways than by sums of known values."""
     pushed = set[int]().union(*(finder.pushed for finder in finders))
     left = set[int]().union(*(finder.left for finder in finders))
     return set[int]().union(left - pushed, *(finder.others for finder in finders))
@@ -82,8 +82,8 @@ def numbered_decisions(
 def _deciding(
     body: Sequence[Node], wanted: set[str], told: Collection[str], impossible: Collection[int]
 ) -> tuple[list[Node], set[str]]:
-    """What is left of statements if only that is kept which decides whether and how they leave the event, and the values of `wanted` variables
-    behind them; and of which variables it takes the values before them."""
+    """The part of statements that decides whether and how they leave the event, and what `wanted` variables hold after them; and the variables
+    whose values before the statements it needs."""
     kept = list[Node]()
     for node in reversed(body):
         match node:
@@ -108,8 +108,8 @@ def _deciding(
 class Decision(NamedTuple):
     """What decides whether the steps of an event type fail.
 
-    `adds`: what is added to tables of which it is asked whether sums leave int64. `code`: that part of the type's code that leads to where it
-    leaves a step, as if no sum left int64. `columns`: the numbers of the columns that it reads, by their names there.
+    `adds`: what is added to tables whose sums are compared with int64. `code`: the part of the type's code that decides where a step is left,
+    as if no sum left int64. `columns`: the numbers of the columns that the code reads, by their names in it.
     """
 
     adds: tuple[Touch, ...]
@@ -118,7 +118,7 @@ class Decision(NamedTuple):
 
 
 class Undecided(Exception):
-    """Why it does not follow from the events, or is not known."""
+    """Events alone do not decide it, or that is not known; the message says why."""
 
 
 class _Sum(NamedTuple):
@@ -155,7 +155,8 @@ class _Known(NamedTuple):
 
 
 class Events:
-    """Follows one type's code. `added` to tables, of which `summed` are asked whether sums leave int64, and `others` are written in other ways."""
+    """Follows one type's code. `added`: what it adds to tables. `summed`: the tables whose sums it compares with int64. `others`: the tables
+    that it writes in other ways."""
 
     def __init__(self, event: int, told: Collection[str], *, asks: bool = True) -> None:
         """`told`: as above. `asks`: whether what depends on states raises Undecided."""
@@ -163,9 +164,9 @@ class Events:
         self._columns = Keys(self._row)
         self.added, self.summed, self.others = list[Touch](), set[int](), set[int]()
         self.pushed, self.left = set[int](), set[int]()
-        """Tables whose changes go to a log of what is looked back on; those of which it is asked whether what has left a window, taken from a sum, leaves int64."""
+        """Tables whose changes go to a log for windows; tables where the code asks whether a sum leaves int64 as what has left a window is taken from it."""
         self.impossible = dict[int, int]()
-        """The branches that are taken where a sum leaves int64, by identity, with the sum's table."""
+        """The branches that are taken only if a sum leaves int64: the sum's table, by the identity of the branch."""
 
     def follow(self, body: Iterable[Node]) -> None:
         """Follow all of it. Raises Undecided."""

@@ -1,7 +1,7 @@
-"""What is left of a pass if only that is kept that decides which steps fail: found in the generated code itself.
+"""Cuts the generated code of a pass down to the part that decides which steps fail.
 
-It keeps where steps are left, what leads there, and the tables that this depends on, with all that is written to them. Where sums
-of the other tables are asked whether they leave int64, it is told what is added to them (decided.py).
+That part has the statements that leave a step, what leads there, the tables that this depends on, and all writes to these. If the code asks
+whether sums of other tables leave int64, what is added to them is listed instead (decided.py).
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ from timelapse.kernels.native.lowering.touches import is_numbered
 from timelapse.kernels.native.unit import Deciding
 
 _APART = ("w", "k", "nodes", "linked")
-"""What else than tables states are kept in."""
+"""Names of what states are kept in besides tables."""
 
 
 class Slice(NamedTuple):
-    """By event type what is left of its code; and what is said of it. The columns are to be numbered (touches.py)."""
+    """For each event type the part of its code that decides; and what is known of it. Columns still have to get their final numbers (touches.py)."""
 
     bodies: list[list[Node]]
     about: Deciding

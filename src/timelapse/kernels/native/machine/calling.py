@@ -1,8 +1,8 @@
-"""How Python calls a compiled function: as Numba has it done, but in a loop over the arguments.
+"""How Python calls a compiled function: as Numba does it, but in a loop over the arguments.
 
-Numba writes out for each argument how it is unpacked, checked and let go. A pass has up to a hundred arguments, and LLVM worked
-on that for a fifth of the time that compiling a pass took. Arrays without reference counts are unpacked by a function of
-Numba's run-time, and numbers by one of Python's: here all arguments go through one loop, into a row of words each.
+Numba generates code for each argument: to unpack it, to check it and to release it. A pass has up to a hundred arguments; that code would be a fifth
+of the time that compiling takes. Here all arguments go through one loop, into a row of words each. A function of Numba's run-time unpacks
+arrays without reference counts, and one of Python's unpacks numbers.
 """
 
 from __future__ import annotations
@@ -127,7 +127,7 @@ def _code(kind: Any) -> int:
 
 
 class _Nothing:
-    """Nothing is let go after the call."""
+    """Nothing is released after the call."""
 
     def emit_cleanup(self) -> None:
         pass

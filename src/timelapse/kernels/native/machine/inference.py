@@ -1,10 +1,10 @@
-"""What a function means to Numba, with less done twice: its types, and what a call or an operator is for given types.
+"""Numba's inference of types, with less work done twice.
 
-Numba infers types by going through all statements until nothing changes, four times for most passes, and each time looks through all
-that an operator can mean. Here a statement is looked at again only where a type has changed that it reads or writes, and what an
-operator means is found once in a process.
+Numba goes through all statements until no type changes, four times for most passes. Each time it looks up every operator among all its
+meanings. Here a statement is looked at again only if a type that it reads or writes has changed. The meaning of an operator for given types
+is looked up once in a process.
 
-This reaches into Numba. With versions that it was not tried with (`is_tried`) Numba does all of it, for the same results.
+This depends on Numba's internals. With versions that were not tried (`is_tried`) Numba does all of it itself, for the same results.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ types: Any = numba.core.types
 numbas_errors: Any = errors
 """Those that its stubs do not name, too."""
 _TRIED = ("0.68.",)
-"""How versions of Numba begin that this project's ways into it were tried with."""
+"""The versions of Numba whose internals this was tried with: how their numbers begin."""
 _OPERATORS = ("_operator", "builtins")
 """Where functions stand whose meaning follows from the types alone: nothing is compiled or noted when it is found."""
 
 
 def is_tried() -> bool:
-    """Whether this is a version of Numba, and a machine, that the ways into Numba were tried with."""
+    """Whether this was tried with the internals of this version of Numba, and on this kind of machine."""
     return numba.__version__.startswith(_TRIED) and sys.maxsize > 2**32
 
 

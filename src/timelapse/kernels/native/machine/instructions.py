@@ -1,10 +1,9 @@
-"""The instructions that Numba makes of a function, where fewer do the same: less for it to write down, and for LLVM to read and take away.
+"""Makes fewer instructions of a function than Numba does, for the same results: Numba prints less, and LLVM parses and removes less.
 
-An element of a table or column is read and written by an address: Numba first copies what it knows of the array, once for each
-element. Functions hand each other few words (`passing.py`), what they were given stays where it is, and Python's way in is a loop
-(`calling.py`).
+Elements of tables and columns are read and written through an address. (Numba copies the array's description for each element.) Functions
+hand each other few words (`passing.py`). Arguments stay where they are. Python calls a function through a loop over its arguments (`calling.py`).
 
-This reaches into Numba. With versions that it was not tried with Numba makes all instructions, for the same results.
+This depends on Numba's internals. With versions of Numba that were not tried, Numba makes all instructions itself, for the same results.
 """
 
 from __future__ import annotations
@@ -73,7 +72,7 @@ class _Lower(Lower):  # type: ignore[misc, unused-ignore]
         return Passing(self.context) if is_called_so(self.fndesc) else self.context.call_conv
 
     def _find_singly_assigned_variable(self) -> None:
-        """Those that need no place in memory: arguments too, where nothing else is assigned to them."""
+        """Find the variables that need no place in memory. Arguments are among them if nothing else is assigned to them."""
         super()._find_singly_assigned_variable()
         assigned = Counter(a.target.name for block in self.blocks.values() for a in block.find_insts(Assign))
         self._singly_assigned_vars.update(
@@ -81,7 +80,7 @@ class _Lower(Lower):  # type: ignore[misc, unused-ignore]
         )
 
     def lower_block(self, block: Any) -> None:
-        """Numba makes a text of each statement for errors and for debugging. Here an error names the block."""
+        """As Numba's, but an error names the block. Numba makes a text of each statement for errors and for debugging."""
         if self.flags.nrt or self.flags.debuginfo or self._loc_notify_registry or config.DEBUG_JIT:
             super().lower_block(block)
             return
@@ -99,7 +98,7 @@ class _Lower(Lower):  # type: ignore[misc, unused-ignore]
         self.post_block(block)
 
     def storevar(self, value: Any, name: str, argidx: int | None = None) -> None:
-        """Numba first fetches what is there, to count a reference less."""
+        """As Numba's, which first loads the old value to release its reference."""
         if self.flags.nrt or argidx is not None or name in self._singly_assigned_vars:
             super().storevar(value, name, argidx)
         else:

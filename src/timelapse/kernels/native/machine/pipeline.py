@@ -1,8 +1,8 @@
-"""What Numba does for the functions of this project: less than for a function of anybody's.
+"""The steps in which Numba compiles this project's functions: fewer than for any function.
 
-Passes that look for what is never there are left out (closures, list comprehensions, array expressions, `with`,
-literals that choose a type), and so is what counts references where a function makes no arrays. Numba's stages and LLVM's are
-otherwise its own. What does not pass here is compiled as Numba does it by itself.
+Steps for what generated code never has are left out (closures, list comprehensions, array expressions, `with`, literals that choose a type).
+So is the counting of references where a function makes no arrays. All other steps are Numba's and LLVM's own. A function that this
+pipeline refuses is compiled by Numba's own.
 
 See "Customizing the compiler" in Numba's documentation.
 """
@@ -29,7 +29,7 @@ untyped: Any = untyped_passes
 
 
 class Library(JITCodeLibrary):  # type: ignore[misc, unused-ignore]
-    """A function's code. It is optimised once: with all that it calls, not alone before that."""
+    """A function's code. It is optimised once, with all that it calls; Numba optimises it alone before that."""
 
     counts_references = False
     apart = False
@@ -103,7 +103,7 @@ def _is_whole(value: Any, kinds: Any, calls: Any) -> bool:
 
 @contextmanager
 def _no_search_for_garbage() -> Iterator[None]:
-    """Compiling makes millions of objects, of which hardly any is garbage before its end."""
+    """In the block no search for garbage runs: compiling makes millions of objects, and hardly any is garbage before its end."""
     searches = gc.isenabled()
     gc.disable()
     try:

@@ -1,8 +1,7 @@
 """Large arrays whose memory is used again.
 
-New memory costs most when it is touched for the first time: the system finds pages and makes them empty, 15 ms for 128 MB at
-best and 390 at worst, and ten million events take half a gigabyte. So what the last arrays had is kept for the next ones of
-this process, within a bound.
+Memory is slow when it is touched for the first time: the system finds pages and clears them, in 15 to 390 ms for 128 MB, and ten million
+events take half a gigabyte. So the memory of arrays that are gone is kept for the next ones of this process, up to a bound.
 """
 
 from __future__ import annotations
@@ -51,7 +50,7 @@ class _Lent:
 
 
 def empty(words: int) -> Ints:
-    """An array of so many words, whatever they are, that begins where a line of the processor's caches does."""
+    """An array of so many words, with any values. It begins at a line of the processor's caches."""
     return _array(words)[0]
 
 
@@ -67,8 +66,8 @@ def zeros(words: int, threads: int = 1) -> Ints:
 
 
 def found(words: int, *, zeros: bool = False) -> Ints:
-    """An array of so many words, whatever they are or of zeros, in memory that the system has found already: for who makes it before it is needed,
-    in a thread that others do not wait for."""
+    """An array of so many words, with any values or zeros, whose memory the system has found already: for a thread that makes it before it is needed,
+    and that nobody waits for."""
     made, fresh = _array(words, zeros=zeros)
     if fresh or zeros:
         (made[::_PAGE] if fresh else made).fill(0)

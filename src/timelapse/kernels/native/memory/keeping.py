@@ -1,9 +1,9 @@
-"""What rows held before they were first written since some moment: for who reads states as of that moment.
+"""Copies of rows from before their first write since some moment, for readers of states as of that moment.
 
-A kernel that stays open changes its tables while an epoch is processed, and readers ask for the epoch before. So the first write of a row
-is preceded by a copy of it (`keep`), which the row's flag COPIED tells of: of most keys the row itself is what it was.
+A kernel that stays open changes its tables while an epoch is processed, and readers ask for the epoch before. So a row is copied before its
+first write (`keep`), and the row's flag COPIED says so. The rows of most keys are not written, and need no copy.
 
-`kept` is one array for all tables. Its first row has how many copies there are, and whether one did not fit; then for each copy the
+`kept` is one array for all tables. Its first row has the number of copies, and whether one did not fit. Each further row is a copy: the
 table's number, the row's place there, and the row.
 """
 

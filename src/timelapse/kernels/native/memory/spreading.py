@@ -1,4 +1,4 @@
-"""What the finding of failing events (together.py) calls: which events of a log have to do with each other, by the rows that each step can touch."""
+"""Compiled loops for together.py: which events of a log can affect each other, by the rows that each step can touch."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ def group_of(parents, n):  # type: ignore[no-untyped-def]
 
 @primitive()
 def spread(events, kinds, cells, writes, failing, tied, parents, holds, failed, decided, certain):  # type: ignore[no-untyped-def]
-    """Put those events into groups that can have to do with each other, up to each step; say which failures are certain.
+    """Put events that can affect each other into groups, step by step; say which failures are certain.
 
     `tied`: the events that belong to a group from their first step on; each that touches what one of a group may have written is to. False where
     there were more of these than was known: then it has to be done again. The node of event n is n + 1.
@@ -119,7 +119,7 @@ def spread(events, kinds, cells, writes, failing, tied, parents, holds, failed, 
 
 @primitive()
 def needed(events, kinds, cells, writes, tied, parents, failed, read, found):  # type: ignore[no-untyped-def]
-    """The steps of groups of which an event has failed, and those that it takes to know what they find in rows."""
+    """The steps of groups in which an event has failed, and those that write the rows which these steps read."""
     for s in range(len(events) - 1, -1, -1):
         kind, event = kinds[s], events[s]
         is_needed = tied[event] and failed[group_of(parents, event + 1)]
