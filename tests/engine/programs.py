@@ -20,6 +20,9 @@ class B(tl.Event):
     tags: list[str]
 
 
+FEW = [A(k=i % 3, v=i % 2, s="x", ts=i) for i in range(12)]
+
+
 class Out(tl.Record, key="k"):
     k: int
     v: int

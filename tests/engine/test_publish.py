@@ -11,14 +11,12 @@ from typing import Any
 
 import pytest
 
-from tests.engine.programs import A, B, Chained
+from tests.engine.programs import FEW, A, B, Chained
 from tests.patience import LONG
 from timelapse.engine.publish import PartialRun
 from timelapse.errors import Cancelled, HandlerError, ReplayError, SetupError
 from timelapse.log import MemoryLog
 from timelapse.run import Run, replay
-
-EVENTS = [A(k=i % 3, v=i % 2, s="x", ts=i) for i in range(12)]
 
 CHILD = """
     import importlib, os, sys
@@ -28,7 +26,7 @@ CHILD = """
     import timelapse.engine.tasks as tasks
     replay_module = importlib.import_module("timelapse.run.start")
     from tests.engine.dying import dying
-    from tests.engine.test_publish import EVENTS, Chained
+    from tests.engine.programs import FEW, A, B, Chained  # not the test: that imports pytest
     from timelapse.run import replay
 
     out, where, count = sys.argv[1], sys.argv[2], int(sys.argv[3])
@@ -48,17 +46,14 @@ CHILD = """
         gone, ends = disk.shutil.rmtree, dying(disk.shutil.rmtree, count)
         beside = Path(out).parent
         disk.shutil.rmtree = lambda path, **how: (ends if beside in Path(path).parents else gone)(path, **how)
-    from tests.engine.programs import B
     from timelapse.log import MemoryLog
-    replay(Chained, MemoryLog(EVENTS, [type(EVENTS[0]), B]), out=out, slices=3, spark=False,
+    replay(Chained, MemoryLog(FEW, [A, B]), out=out, slices=3, spark=False,
            strategy="staged", overwrite=True)
 """
 
 
 def _log() -> MemoryLog:
-    from tests.engine.programs import B
-
-    return MemoryLog(EVENTS, [A, B])
+    return MemoryLog(FEW, [A, B])
 
 
 def _child(out: Path, where: str, count: int) -> int:
