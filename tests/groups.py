@@ -18,13 +18,14 @@ from typing import Any
 import pytest
 
 from tests.marks import takes_session
+from tests.times import file_of
 
 SPARK = "spark"
 _ASKED = "timelapse_groups"
 
 
 def group_of(item: pytest.Item) -> str:
-    return SPARK if takes_session(item) else item.location[0]
+    return SPARK if takes_session(item) else file_of(item)
 
 
 def ask(node: Any) -> None:

@@ -34,10 +34,10 @@ class Times:
 
     def of_file(self, item: pytest.Item) -> float:
         """Infinity for a file that was not measured."""
-        return self._files.get(item.location[0], {}).get("", math.inf)
+        return self._files.get(file_of(item), {}).get("", math.inf)
 
     def is_slow(self, item: pytest.Item) -> bool:
-        return name_of(item) in self._files.get(item.location[0], {})
+        return name_of(item) in self._files.get(file_of(item), {})
 
     def with_measured(self, measured: dict[str, dict[str, list[float]]], root: Path) -> Times:
         """What is known when some files were measured: files that are gone are dropped."""
@@ -51,6 +51,11 @@ class Times:
     def write(self, path: Path = PATH) -> None:
         lines = [f"{json.dumps(file)}: {json.dumps(known)}" for file, known in sorted(self._files.items())]
         path.write_text("{\n" + ",\n".join(lines) + "\n}\n")
+
+
+def file_of(item: pytest.Item) -> str:
+    """A test's file, below the root. `item.location` has it too, and is slow: pytest looks for each test's line."""
+    return item.nodeid.partition("::")[0]
 
 
 def name_of(item: pytest.Item) -> str:
@@ -67,7 +72,7 @@ class Measure:
 
     @pytest.hookimpl(wrapper=True, tryfirst=True)
     def pytest_runtest_protocol(self, item: pytest.Item) -> Iterator[None]:
-        with measured(self._found.setdefault(item.location[0], {}).setdefault(name_of(item), [])):
+        with measured(self._found.setdefault(file_of(item), {}).setdefault(name_of(item), [])):
             return (yield)
 
     @pytest.hookimpl(optionalhook=True)
