@@ -24,9 +24,16 @@ from timelapse.model.versions import load_named
 from timelapse.progress import Silent
 from timelapse.run import Run
 from timelapse.run.files import check_files as run_files
-from timelapse.store import commits
+from timelapse.store import commits, waiting
 from timelapse.store.disk import DISK, Disk
 from timelapse.store.objects import ObjectPlace, place_at
+
+
+@pytest.fixture(autouse=True)
+def _soon_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A store that does not answer is asked again after shorter pauses, each still twice the one before."""
+    monkeypatch.setattr(waiting, "_FIRST", 0.01)
+
 
 # --- damage ------------------------------------------------------------------------------------------------
 
@@ -98,7 +105,7 @@ def test_a_store_that_is_away(
         times[0] += 1
         if times[0] in (3, 12, 20):
             gate.shut()
-            threading.Timer(0.7, gate.open).start()
+            threading.Timer(0.3, gate.open).start()
         return real(self, name)
 
     monkeypatch.setattr(ObjectPlace, "_key", away_for_a_while)
@@ -117,7 +124,7 @@ def test_a_store_that_stays_away(s3: S3Server, bucket: str, monkeypatch: pytest.
     gate = Gate(s3.port)
     gate.shut()
     monkeypatch.setenv("AWS_ENDPOINT_URL", gate.url)
-    monkeypatch.setenv("TIMELAPSE_PATIENCE", "0.3")
+    monkeypatch.setenv("TIMELAPSE_PATIENCE", "0.1")
     place = ObjectPlace(bucket, "away")
     for ask in (
         lambda: place.read("a"), lambda: place.create("a", b"x"), lambda: list(place.names("")), lambda: place.exists("a"),
@@ -161,7 +168,7 @@ def test_what_a_store_answers(
 ) -> None:
     """Refusals are told at once; what may pass is asked again."""
     server = ThreadingHTTPServer(("127.0.0.1", 0), _Answers)
-    threading.Thread(target=server.serve_forever, daemon=True).start()
+    threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
     monkeypatch.setattr(_Answers, "answers", list(answers))
     monkeypatch.setattr(_Answers, "asked", 0)
     monkeypatch.setenv("AWS_ENDPOINT_URL", f"http://127.0.0.1:{server.server_port}")
@@ -224,7 +231,7 @@ def test_a_finished_run_waits_for_its_store(
 KILLED = """
 import os, signal, sys
 import timelapse as tl
-from timelapse.store import commits
+from timelapse.store import commits, waiting
 from timelapse.store.objects import ObjectPlace
 from rules import Counting
 

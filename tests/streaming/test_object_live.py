@@ -253,7 +253,7 @@ def test_a_store_that_is_away(
     """The epoch waits, and the run says so; a sink, a standby and who follows wait too; when it is there again all goes on."""
     gate = Gate(s3.port)
     monkeypatch.setenv("AWS_ENDPOINT_URL", gate.url)
-    monkeypatch.setenv("TIMELAPSE_PATIENCE", "0.5")
+    monkeypatch.setenv("TIMELAPSE_PATIENCE", "0.2")
     out = f"s3://{s3.bucket()}/live"
     put(folder / "0.jsonl", lines(hits(50)))
     given: list[int] = []
@@ -270,7 +270,7 @@ def test_a_store_that_is_away(
             while run.health.state != "waiting" and time.monotonic() < end:
                 time.sleep(0.01)
             assert "cannot be written" in run.health.problem
-            time.sleep(1)  # longer than anybody's patience
+            time.sleep(0.4)  # longer than anybody's patience
             assert (run.health.state, standby.health.state) == ("waiting", "standby")
             assert (followed.health.state, followed.state("n")) == ("following", before)
             gate.open()
