@@ -18,6 +18,7 @@ from tests.streaming.test_kafka import send
 from tests.streaming.test_live import FAST, Hit, Plain, hits
 from timelapse.run import run_serial
 from timelapse.streaming.reading import Reading
+from timelapse.streaming.sources import kafka_spark
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
 @pytest.fixture(autouse=True)
 def _interpreted(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TIMELAPSE_KERNEL", "interpreted")
+    monkeypatch.setattr(kafka_spark, "_PAUSE", 0.1)
 
 
 @pytest.fixture(scope="module")
