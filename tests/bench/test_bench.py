@@ -293,7 +293,7 @@ def test_looking_into_a_run_is_measured_cold_and_warm(
 
     monkeypatch.setattr(look, "_command", command)
     monkeypatch.setattr(looking, "commanded", lambda question, path: looking.Took(1.5, 2.5))
-    settings = Settings(8_000, 1, data, quick=True, say=TOLD.append)
+    settings = Settings(EVENTS, 1, data, quick=True, say=TOLD.append)
     [(report, _)] = list(run.run(["look"], settings, None, tmp_path))
     others = ["replay", "why", "why-not", "state", "state"] * len(look.OTHERS)
     assert asked == ["replay", "why", "why-not", "state", "state", "state", "state", *others]
