@@ -1,4 +1,4 @@
-"""A kernel that runs ahead of another what decides which events fail later (deciding.py)."""
+"""A kernel that runs ahead of another one. It runs the part of the program that decides which events fail later (deciding.py)."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ from timelapse.kernels.native.unit import Unit
 from timelapse.model.program import Program
 
 _SHARE = 8
-"""Its tables take one part in so many of the memory at most."""
+"""Its tables take at most this part of the memory: one in so many."""
 _ANY = 1 << 40
 """So many events may fail."""
 
 
 class Decider(NativeKernel):
-    """Tells of steps which fail: all of the log's, in their order."""
+    """Finds the steps that fail, of all steps of the log, in their order."""
 
     def __init__(
         self, program: Program, work: PassProgram, unit: Unit, interned: Interned, events: int
@@ -64,7 +64,7 @@ def run_ahead(
     foreseen: Foreseen, program: Program, work: PassProgram, unit: Unit, interned: Interned, events: int,
     compiled: Callable[[PassProgram], Unit | None],
 ) -> None:  # fmt: skip
-    """Have run ahead of a final pass what decides which events fail later, where that can be done, and is `compiled`."""
+    """Have the part that decides which events fail later run ahead of a final pass, if that can be done and `compiled` gives its unit."""
     if foreseen.is_off or foreseen.decider is not None:
         return
     deciding = deciding_pass(program, work)

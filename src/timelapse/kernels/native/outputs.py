@@ -1,4 +1,4 @@
-"""What a compiled pass puts out over a slice: records and rejections, with those of events that ran as Python."""
+"""The outputs of a compiled pass over a slice: records and rejections, also those of events that ran as Python."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class Outputs:
         self._kept_refused: list[Ints] = []
         self._raised: list[Ints] = []
         self.raised = 0
-        """So many events were taken out by the compiled function: see `take_raised`."""
+        """The number of events that the compiled function has taken out of the log: see `take_raised`."""
         self.used: Ints = np.zeros(2 * len(unit.records) + 1, np.int64)
 
     def refused(self, events: int) -> Ints:
@@ -69,7 +69,7 @@ class Outputs:
         return any(used >= len(b[-1]) for used, b in zip(self.used.tolist(), self._buffers, strict=False))
 
     def grow(self) -> None:
-        """One event put out more than there was room for."""
+        """Make more room: one event put out more than there was room for."""
         self._least = max(64, 2 * max((len(b[-1]) for b in self._buffers), default=0))
 
     def take_back(self, seq: int, ts: int) -> None:

@@ -1,12 +1,13 @@
-"""Finding, compiled, which events are taken out of a log where calls of `after=` handlers fail.
+"""Finds, compiled, which events are taken out of a log because calls of `after=` handlers fail: one after the other.
 
-The meaning is that of beginning again without each event from which something fails. Before the event the log is the same with it and
-without, so this goes back to a moment before it, and on from there without it. Of such moments there are some, as far back as the
-longest lag: rows of tables are copied before they are first written after each (memory/keeping.py), and going back puts the copies
-back. Logs of what is looked back on are kept as long, and are gone back through. Each late failure has the events from the moment to the failure done again: a lag, and half of what lies between two moments.
+Beginning again without each event from which something fails defines what is right. Before an event the log is the same with it and without it.
+So the kernel goes back to a moment before the event, and goes on from there without it. It keeps several moments, as far back as the longest
+lag. Rows of tables are copied before their first write after a moment (memory/keeping.py); going back restores the copies. The logs of windows
+are kept for as long, and are rolled back too. After each late failure the steps since the moment are done again: those of one lag, and half of
+those between two moments.
 
-What has failed on the way stays out, as it does where the log begins again: also where it failed for the effects of an event that is
-taken out after it.
+An event that has failed on the way stays out, as it does when the log begins again, even if it failed because of an event that is taken
+out after it.
 """
 
 from __future__ import annotations
@@ -34,16 +35,16 @@ from timelapse.model.failure import Quarantined, quarantined_row
 from timelapse.model.program import Program
 
 _LEAST, _AT_FIRST = 64, 4096
-"""Steps between two moments: at least, and as long as nothing has failed late."""
+"""Steps between two moments: the least, and the number until something fails late."""
 _MARK = 200.0
-"""So many steps take twice as long as to note a moment, about. Measured in November 2026: 0.1 ms, and 1 microsecond a step."""
+"""About so many steps take twice as long as noting a moment. Measured in November 2026: 0.1 ms, and 1 microsecond a step."""
 _MOST_MARKS = 128
 _SHARE = 8
-"""What it holds to go back takes one part in so many of the memory at most."""
+"""What is kept for going back takes at most this part of the memory: one in so many."""
 _MOST_AGAIN = 16
-"""So many times as many steps as there are may be done again. As Python it takes about 40 times as long as one compiled pass."""
+"""The steps that are done again may be at most so many times all steps. As Python it takes about 40 times as long as one compiled pass."""
 _EARLY = 16
-"""After so many late failures it is judged whether it will come to that."""
+"""The number of late failures after which that bound is checked."""
 
 
 def cannot_rewind(unit: Unit) -> str:
@@ -60,13 +61,13 @@ def cannot_rewind(unit: Unit) -> str:
 
 
 class CannotRewind(Exception):
-    """It takes too long, or something has happened that is left to the loop that goes through the log as Python."""
+    """It takes too long, or something has happened that is left to the loop in Python (kernels/takeout/)."""
 
 
 @dataclass
 class _Mark:
-    """A moment: before a step of a batch. `reached`: the time of the last step before. `copies`: what rows held that were written from then up
-    to the next moment, if there is one."""
+    """A moment before a step of a batch. `reached`: the time of the last step before it. `copies`: the old contents of the rows that are
+    written from there to the next moment, if there is one."""
 
     batch: int
     at: int
@@ -79,7 +80,7 @@ class _Mark:
 
 @dataclass
 class _Held:
-    """A batch that it may go back to. `gone`: the places of its steps that are left out, of events that are taken out."""
+    """A batch that may be run again. `gone`: the places of its steps that are left out, as their events are taken out."""
 
     batch: Batch
     gone: list[int] = field(default_factory=list)
@@ -93,7 +94,7 @@ class _Marks:
         self._kept, self._logs, self._longest = kept, list(logs), longest
 
     def add(self, mark: _Mark) -> None:
-        """Note a moment: now. Those that nothing pending can need are forgotten, nor what is pending after going back once."""
+        """Note the present moment. Moments are forgotten that nothing pending can need, also after going back once."""
         self._close_last()
         marks, needed = self.marks, mark.reached - 2 * self._longest
         before = [n for n, m in enumerate(marks) if m.reached < needed]
@@ -106,7 +107,7 @@ class _Marks:
             log.hold(then)
 
     def back_to(self, ts: int) -> _Mark:
-        """Have tables hold what they did at the latest moment before everything at a time. Raises CannotRewind."""
+        """Restore the tables to the latest moment before everything at a time. Raises CannotRewind."""
         self._close_last()
         marks = self.marks
         if marks[0].reached >= ts:  # it has gone back again and again
@@ -131,7 +132,7 @@ class _Marks:
             self.marks[-1].copies = copies
 
     def _thin(self) -> None:
-        """Forget every second moment: what rows held that were written up to the one after it, as of the one before."""
+        """Forget every second moment. The one before it takes over its copies."""
         marks = self.marks
         for mark, gone in zip(marks[:-2:2], marks[1:-1:2], strict=False):
             mark.copies = np.concatenate([mark.copies, gone.copies[1:]])
@@ -243,7 +244,7 @@ class RewindingKernel(NativeKernel):
         return min(_AT_FIRST, max(_LEAST, int((_MARK * steps / len(self._late)) ** 0.5)))
 
     def _mark(self, mark: _Mark) -> None:
-        """Note a moment: now."""
+        """Note the present moment."""
         self._marks.add(mark)
         first = self._marks.marks[0].batch
         del self._held[: first - self._first]

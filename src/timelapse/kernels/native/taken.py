@@ -1,4 +1,4 @@
-"""What a compiled pass is told of events that are taken out of the log, and what it tells."""
+"""What a compiled pass and its kernel tell each other about events that are taken out of the log."""
 
 from __future__ import annotations
 

@@ -106,9 +106,8 @@ class Touch(NamedTuple):
 class Deciding(NamedTuple):
     """What decides which steps fail, by event type's number.
 
-    `tables`: those on which it depends. `kinds`: the types of which something is left if only that is kept that decides. Of these `uses` are
-    those that use the tables, `writes` those that write to them, `fails` those that may fail. `adds`: what is added to tables of which it is asked whether sums
-    leave int64, as if none did.
+    `tables`: those on which it depends. `kinds`: the types with code that is part of deciding. Of these, `uses` use the tables, `writes` write
+    to them, and `fails` may fail. `adds`: what is added to tables whose sums are compared with int64, as if none left it.
     """
 
     tables: frozenset[int]

@@ -1,4 +1,4 @@
-"""Rows that are sent: each is durable before its sender gets an answer, and counts once.
+"""A stream of rows that are sent. Each row is durable before its sender gets an answer, and counts once.
 
 What many senders send together becomes one segment: a pack in the run's own place, numbered, created exclusively and synced; in an object store, put if there is none.
 The loop reads segments in their order. A row's position is its number among all rows of the stream.
@@ -41,7 +41,7 @@ from timelapse.tables.rowhash import hash_sum
 ONE = "push"
 SEGMENTS = "push"
 LOOK = 5.0
-"""Seconds after which it is looked whether another process has written a segment: one that has run the live run before, and does not know yet that it does not any more."""
+"""Seconds between two looks for segments of another process: one that ran the live run before may not know yet that it no longer does."""
 MOST_ROWS = 100_000
 """Rows of one segment, about."""
 _REMEDY = "restore it from a copy"
