@@ -123,7 +123,7 @@ def test_postgres(tmp_path: Path, database: Server) -> None:
     def kill() -> None:
         while not (tmp_path / "out" / "live.json").exists():  # a new run asks its sinks first
             ended.wait(0.02)
-        while not ended.wait(0.1):
+        while not ended.wait(0.2):
             database.stop()
             time.sleep(0.05)
             database.start()
