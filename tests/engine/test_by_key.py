@@ -11,7 +11,7 @@ import pytest
 import timelapse as tl
 from tests.engine.by_key_programs import Ewma, Friendship, Message, Reading, Retired, Sums, Talk, pair
 from tests.engine.planned import replay_by
-from timelapse.analysis import analyse
+from timelapse.analysis import ByKey, analyse, share_out
 from timelapse.engine.executor import Done, LocalExecutor, Watch
 from timelapse.engine.job import Task
 from timelapse.errors import HandlerError
@@ -109,6 +109,25 @@ def test_events_shared_out_wrongly_are_found_and_the_result_is_exact(tmp_path: P
     run = staged(Sums, log, tmp_path / "run", LocalExecutor(), 3, wrong="sender")
     assert run.certificate["fallback"]["is_bug"]
     assert run.digest == run_serial(Sums, log).digest
+
+
+def test_what_a_helper_is_given_by_name_is_of_the_event(tmp_path: Path) -> None:
+    """Also where the handler calls the event otherwise than keys do."""
+
+    class Named(tl.Program):
+        total: tl.Value[tuple[int, int], float] = tl.state(default=0.0)
+
+        @tl.on(Message)
+        def add(self, m: Message) -> None:
+            self.total[pair(a=m.sender, b=m.recipient)] += 0.1 * m.sender
+
+    found = share_out(analyse(Named), ["total"])
+    assert isinstance(found, ByKey)
+    assert found.text == "Message by pair(a=e.sender, b=e.recipient)"
+    log = MemoryLog(random_log([Message], seed=4, count=40), [Message])
+    run = staged(Named, log, tmp_path / "run", LocalExecutor(), 3)
+    assert run.certificate["fallback"] is None
+    assert run.digest == run_serial(Named, log).digest
 
 
 def test_columns_and_single_values_give_the_same_worker() -> None:

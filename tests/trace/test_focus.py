@@ -320,6 +320,39 @@ def test_of_a_long_stretch_it_is_soon_given_up_to_find_reads_one_by_one(
     assert [run.history("sums", key, last=5).text for key in range(6)] == asked
 
 
+class Suspicion(tl.Event):
+    id: int
+    sender: int
+
+
+class Suspecting(tl.Program):
+    """What is sent has its fields from an event that its handler calls `m`."""
+
+    suspicions: tl.Counter[int]
+
+    @tl.on(Message)
+    def judge(self, m: Message) -> None:
+        if m.id % 3:
+            self.send(Suspicion(id=m.id, sender=m.sender))
+
+    @tl.on(Suspicion)
+    def suspect(self, s: Suspicion) -> None:
+        self.suspicions[s.sender] += s.id
+
+
+@pytest.mark.parametrize("slices", [1, 3])
+def test_a_key_that_an_event_sends_is_of_that_event(slices: int) -> None:
+    """By the events that matter, which analysis tells by the sender's fields."""
+    given = messages(90, seed=7)
+    run = replay(Suspecting, MemoryLog(given, [Message, Friendship]), slices=slices, spark=False)
+    (pattern,) = (p for p in Past(run).knowledge.writers_of("suspicions") if p.type == "Message")
+    assert pattern.parts == (Origins(frozenset({"sender"})),)
+    numbered = [e._at(e.ts, i) for i, e in enumerate(given)]
+    found, unfocused = check(Suspecting, run, numbered, [90, 61, 30])
+    assert found > 10
+    assert unfocused == 0
+
+
 class Paired(tl.Program):
     """Things under declared keys, asked for one by one."""
 

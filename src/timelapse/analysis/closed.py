@@ -59,20 +59,18 @@ class Closed:
             if found in spec.states and depth:
                 raise NotClosed(f"the key needs another state through a local ({self._place})")
         make: Any = type(node)
-        made = make(**{
-            name: [self.expression(v, depth) if isinstance(v, ast.expr) else v for v in value]
-            if isinstance(value, list) else self.expression(value, depth) if isinstance(value, ast.expr)
-            else self._keyword(value, depth)
-            for name, value in ast.iter_fields(node)
-        })  # fmt: skip
+        made = make(**{name: self._part(value, depth) for name, value in ast.iter_fields(node)})
         return ast.copy_location(made, node)
 
-    def _keyword(self, value: Any, depth: int) -> Any:
-        if isinstance(value, ast.keyword) and value.arg == "at":
-            return ast.copy_location(ast.keyword("at", self.expression(value.value, depth)), value)
-        if isinstance(value, ast.keyword | ast.FormattedValue):
-            raise NotClosed(f"the key is not computable beforehand ({self._place})")
-        return value
+    def _part(self, value: Any, depth: int) -> Any:
+        """What stands in a field of a node."""
+        if isinstance(value, list):
+            return [self._part(v, depth) for v in value]
+        if isinstance(value, ast.keyword):
+            if value.arg is None:
+                raise NotClosed(f"the key is not computable beforehand ({self._place})")
+            return ast.copy_location(ast.keyword(value.arg, self._part(value.value, depth)), value)
+        return self.expression(value, depth) if isinstance(value, ast.expr) else value
 
     def _name(self, node: ast.Name, depth: int) -> ast.expr:
         fn, name = self._fn, node.id
