@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import os
 import shlex
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,7 +13,7 @@ import pytest
 import typer.core
 
 from tests.cli.run_cli import with_loaded
-from timelapse.cli.lean import with_little_collecting, without_pydantic
+from timelapse.cli.lean import with_little_collecting, without_idle_threads, without_pydantic
 
 
 @pytest.fixture(autouse=True)
@@ -39,6 +40,16 @@ def test_what_the_user_has_made_rarer_or_switched_off_stays() -> None:
     gc.set_threshold(700, 10, 10)
     with_little_collecting()
     assert gc.get_threshold() == (700, 10, 10)
+
+
+def test_linear_algebra_begins_no_threads_unless_the_user_says_how_many(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OPENBLAS_NUM_THREADS", "9")
+    monkeypatch.delenv("OPENBLAS_NUM_THREADS")
+    without_idle_threads()
+    assert os.environ["OPENBLAS_NUM_THREADS"] == "1"
+    monkeypatch.setenv("OPENBLAS_NUM_THREADS", "3")
+    without_idle_threads()
+    assert os.environ["OPENBLAS_NUM_THREADS"] == "3"
 
 
 _READING = pytest.mark.skipif(

@@ -5,13 +5,14 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 import timelapse as tl
 from timelapse.log import Log, MemoryLog
 from timelapse.run import replay
 from timelapse.trace import columns
-from timelapse.trace.columns import Columns
+from timelapse.trace.columns import Columns, picked_of
 from timelapse.trace.knowledge import Unfocused
 from timelapse.trace.matter import Matter
 from timelapse.trace.whole import past_of
@@ -73,6 +74,11 @@ def test_columns_are_read_in_pieces(tmp_path: Path, monkeypatch: pytest.MonkeyPa
         found.add({"Seen": ["c"]})
         fields = {"Seen": ["a", "c"]}
         assert [*found.chunks(lo, hi, fields)] == [*reader.chunks(lo, hi, fields)]
-        assert [*found.apart(lambda a, b: reader.chunks(a, b, {"Seen": ["b"]}), {"Seen": ["b"]}).chunks(
-            lo, hi, {"Seen": ["b"]}
-        )] == [*reader.chunks(lo, hi, {"Seen": ["b"]})]  # fmt: skip
+        for step in (1, 3):
+            seqs = np.arange(lo, hi, step)
+            fields = {"Seen": ["b", "c"]}
+            apart = found.apart(seqs, fields)
+            assert apart.covers(lo, hi, fields)
+            assert [*apart.chunks(lo, int(seqs[-1]) + 1, fields)] == [
+                picked_of(chunk, seqs) for chunk in reader.chunks(lo, int(seqs[-1]) + 1, fields)
+            ]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import importlib
+import os
 import re
 import sys
 import types
@@ -41,6 +42,14 @@ def with_little_collecting() -> None:
 
 _RARELY = 100_000
 """Objects that are new, between two searches."""
+
+
+def without_idle_threads() -> None:
+    """Have numpy's linear algebra begin no threads, for the rest of the process, unless the user has said how many.
+
+    Before they sleep they turn round for a twentieth of a second each, and wait for work that short commands do not have.
+    """
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 
 def without_markdown() -> None:
@@ -152,4 +161,6 @@ class _Hiding:
             raise ModuleNotFoundError(f"No module named {name!r}", name=name)
 
 
-__all__ = ["with_little_collecting", "without_markdown", "without_pandas", "without_pydantic"]
+__all__ = [
+    "with_little_collecting", "without_idle_threads", "without_markdown", "without_pandas", "without_pydantic",
+]  # fmt: skip

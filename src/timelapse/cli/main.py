@@ -163,9 +163,10 @@ def _options(
 def main(args: Sequence[str] | None = None) -> None:
     """Run the command line and exit. `args` is for tests."""
     if args is None and len(sys.argv) > 1 and sys.argv[1] in _SHORT:
-        from timelapse.cli.lean import with_little_collecting, without_pandas
+        from timelapse.cli.lean import with_little_collecting, without_idle_threads, without_pandas
 
         with_little_collecting()
+        without_idle_threads()
         without_pandas()
     if args is None:
         from timelapse.cli.lean import without_markdown, without_pydantic

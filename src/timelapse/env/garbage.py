@@ -69,7 +69,8 @@ def keep_little() -> None:
 @contextmanager
 def memory_reused() -> Iterator[None]:
     """Within this block Arrow allocates from the C library, in all threads: what is freed is taken again. Arrow's own allocator gives it
-    back to the system, which clears pages that come anew: an eighth of the time of an ingest of short-lived blocks.
+    back to the system, which clears pages that come anew: an eighth of the time of an ingest of short-lived blocks. Its pages also are
+    large, and cleared whole for little: a fifth of the processor time of a question about a run that reads columns of millions of events.
     """
     global _reusing, _pool_before
     with _LOCK:

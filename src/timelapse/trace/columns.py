@@ -46,6 +46,8 @@ _MANY, _FEW = 16, 4
 """Of more keys than these it is worth to look for so few values of which each has one."""
 _HELD = 1 << 22
 """So many events that were found are kept."""
+_MUCH, _PART = 0.3, 0.1
+"""Where so much of a stretch is read for single events of it, and so much at once, columns are read whole if they take little memory."""
 _SINGLE = 8
 """So few keys of several parts are looked for one by one."""
 
@@ -81,7 +83,7 @@ class Columns:
         fresh = {name: own for name, own in fresh.items() if own or name not in self.fields}
         if not fresh and self._parts:
             return
-        found = self._in_pieces(lambda lo, hi: self._chunks(lo, hi, fresh))
+        found = self._in_pieces(lambda lo, hi: self._chunks(lo, hi, fresh), [(self._lo, self._hi)])
         self._parts = (
             [_joined(*both) for both in zip(self._parts, found, strict=True)] if self._parts else found
         )
@@ -94,17 +96,32 @@ class Columns:
         first, self._asked = fresh and not self._asked, self._asked or fresh
         return first
 
-    def _in_pieces(self, chunks: Callable[[int, int], Iterable[Chunk]]) -> list[Chunk]:
-        """The chunks of the whole stretch, of which each core reads pieces of many blocks. They are the same each time."""
-        cuts = [self._lo, *(start for start in self._starts if self._lo < start < self._hi), self._hi]
-        return [c for own in together(lambda piece: list(chunks(*piece)), pairwise(cuts)) for c in own]
+    def _in_pieces(
+        self, chunks: Callable[[int, int], Iterable[Chunk]], spans: Iterable[tuple[int, int]]
+    ) -> list[Chunk]:
+        """The chunks of some stretches, of which each core reads pieces of many blocks. They are the same each time."""
+        cuts = [[lo, *(start for start in self._starts if lo < start < hi), hi] for lo, hi in spans]
+        pieces = [piece for own in cuts for piece in pairwise(own)]
+        return [c for own in together(lambda piece: list(chunks(*piece)), pieces) for c in own]
 
-    def apart(
-        self, chunks: Callable[[int, int], Iterable[Chunk]], fields: Mapping[str, Collection[str]]
-    ) -> Columns:
-        """The columns of some of the events alone: `chunks` gives those of a stretch, with these fields."""
+    def apart(self, seqs: Seqs, fields: Mapping[str, Collection[str]]) -> Columns:
+        """The columns of some of the events (ascending) alone, with these fields. What is in memory is not read."""
+        missing = {n: [f for f in own if f not in self.fields.get(n, ())] for n, own in fields.items()}
+        missing = {n: own for n, own in missing.items() if own or n not in self.fields}
+        there = {n: [f for f in own if f in self.fields[n]] for n, own in fields.items() if n in self.fields}
+
+        def read(lo: int, hi: int) -> Iterator[Chunk]:
+            for chunk in self._chunks(lo, hi, missing):
+                tables: dict[str, list[pa.Table]] = {}
+                for part in self.chunks(chunk.seq_lo, chunk.seq_hi, there):
+                    for name, table in picked_of(part, seqs).tables.items():
+                        tables.setdefault(name, []).append(table)
+                own = {name: pa.concat_tables(parts) for name, parts in tables.items()}
+                yield _joined(chunk._replace(tables=own), picked_of(chunk, seqs))
+
         found = copy(self)
-        found._parts, found._held = self._in_pieces(chunks), []
+        found._parts = self._in_pieces(read, ((int(g[0]), int(g[-1]) + 1) for g in self._near(seqs)))
+        found._held = []
         found.fields = {name: tuple(own) for name, own in fields.items()}
         return found
 
@@ -137,6 +154,24 @@ class Columns:
     def spent(self) -> float:
         """How often as much as the whole stretch was read, for the fields of single events."""
         return self._read / (_FREE + self._hi - self._lo)
+
+    def spent_with(self, name: str, seqs: Seqs, fields: Collection[str]) -> float:
+        """The same once these events of a type (ascending) are had with these fields, too."""
+        cost = 0 if self._has(name, fields) else self._cost(self._near(seqs))
+        return (self._read + cost) / (_FREE + self._hi - self._lo)
+
+    def _has(self, name: str, fields: Collection[str]) -> bool:
+        """Whether a type's fields are in memory."""
+        return set(fields) <= set(self.fields.get(name, ()))
+
+    def _near(self, seqs: Seqs) -> list[Seqs]:
+        """Events in the groups in which they are read."""
+        far = np.flatnonzero(np.diff(seqs) > _NEAR) + 1
+        return [g for g in np.split(seqs, merged([far, np.searchsorted(seqs, self._bases)])) if len(g)]
+
+    def _cost(self, groups: Iterable[Seqs]) -> int:
+        """How many events are read for these."""
+        return sum(min(self._hi - self._lo, BLOCK + int(g[-1] - g[0])) for g in groups)
 
     @property
     def _tables(self) -> Iterator[dict[str, pa.Table]]:
@@ -278,21 +313,21 @@ class Columns:
     def events(self, cls: type[Event], seqs: Seqs, fields: Sequence[str]) -> Iterator[Event]:
         """These events with these fields, in order: from memory where the fields are, else from the log."""
         name = cls.__name__
-        if self.spent > 0.3 and self.light({name: fields})[name] == list(fields):
+        groups = self._near(seqs)
+        cost = self._cost(groups)
+        much = self.spent_with(name, seqs, fields) > _MUCH and cost > _PART * (self._hi - self._lo)
+        if much and self.light({name: fields})[name] == list(fields):
             self.add({name: fields})
-        if set(fields) <= set(self.fields.get(name, ())):
+        if self._has(name, fields):
             yield from _rows(cls, seqs, fields, (t[name] for t in self._tables if name in t))
             return
-        far = np.flatnonzero(np.diff(seqs) > _NEAR) + 1
-        groups = np.split(seqs, merged([far, np.searchsorted(seqs, self._bases)]))
-        whole = self._hi - self._lo
-        self._read += sum(min(whole, BLOCK + int(g[-1] - g[0])) for g in groups if len(g))
+        self._read += cost
 
         def read(group: Seqs) -> list[pa.Table]:
             chunks = self._chunks(int(group[0]), int(group[-1]) + 1, {name: list(fields)})
             return [picked(c.tables[name], group) for c in chunks if name in c.tables]
 
-        for tables in together(read, [g for g in groups if len(g)]):
+        for tables in together(read, groups):
             yield from _rows(cls, seqs, fields, tables)
 
 
@@ -306,6 +341,12 @@ def _joined(one: Chunk, other: Chunk) -> Chunk:
         else:
             tables[name] = table
     return Chunk(one.seq_lo, one.seq_hi, tables)
+
+
+def picked_of(chunk: Chunk, seqs: Seqs) -> Chunk:
+    """Of a chunk the rows of those of the events (ascending) that are in it."""
+    tables = {name: picked(table, seqs) for name, table in chunk.tables.items()}
+    return chunk._replace(tables={name: own for name, own in tables.items() if own.num_rows})
 
 
 def _is_light(kind: pa.DataType) -> bool:

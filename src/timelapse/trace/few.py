@@ -39,7 +39,7 @@ T = TypeVar("T")
 
 MOST, PATIENT = 20_000, 60_000
 """Events that are run for one question; more are quicker gone through compiled. The second where nothing else is left but the serial loop."""
-_OFTEN = 1.5
+_OFTEN = 2.5
 """So often as much as all of the log may be read for single events: to go through it from its beginning takes longer."""
 _ALONE = ("last", "ago", "after", "every", "derive")
 """What programs may do that are looked into so."""

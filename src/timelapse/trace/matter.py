@@ -26,8 +26,8 @@ if TYPE_CHECKING:
 
 LONGEST = 1 << 24
 """Events of a stretch whose columns are kept in memory."""
-OFTEN = 0.6
-"""So much of a stretch is read for single events of it, at most: beyond, going through it costs no more."""
+OFTEN = 1.6
+"""So often as much as a stretch is read for single events of it, at most: beyond, going through it costs no more."""
 _ROUNDS, _FEWER, _LONG = 40, 6, 1 << 20
 """Reads that are found out one after the other; fewer in a stretch of more events than that, which is searched each time."""
 _MOST = 4096
@@ -74,7 +74,8 @@ class Matter:
         self._often = often
         self._types = {cls.__name__: cls for cls in past.spec.events}
         self._columns: Columns | None = None
-        self._rows: dict[tuple[int, tuple[str, ...]], Event] = {}
+        self._rows: dict[int, tuple[Event, frozenset[str]]] = {}
+        """Events, with the fields that they have."""
         self._classes: dict[int, type[Event]] = {}
         self._expected: set[str] = set()
         self._readable: set[str] = set()
@@ -183,20 +184,21 @@ class Matter:
         """Events with the fields that what they do needs, and what that is."""
         assert self._columns is not None
         parts = {seq: self._known.part(frozenset(self.events[seq])) for seq in seqs}
-        missing: dict[tuple[type[Event], tuple[str, ...]], list[int]] = {}
+        missing: dict[tuple[type[Event], frozenset[str]], list[int]] = {}
         for seq in seqs:
             cls = self._classes[seq]
-            names = parts[seq].work.columns.get(cls.__name__, ())
-            if (seq, names) not in self._rows:
-                missing.setdefault((cls, names), []).append(seq)
+            names = frozenset(parts[seq].work.columns.get(cls.__name__, ()))
+            known = self._rows[seq][1] if seq in self._rows else None
+            if known is None or not names <= known:
+                missing.setdefault((cls, names | (known or names)), []).append(seq)
         for (cls, names), own in missing.items():
-            if self._columns.spent > self._often and not self._patient:
+            at, fields = np.asarray(own, np.int64), sorted(names)
+            if self._columns.spent_with(cls.__name__, at, fields) > self._often and not self._patient:
                 raise Unfocused("what matters lies far apart")
-            for event in self._columns.events(cls, np.asarray(own, np.int64), names):
-                self._rows[event.seq, names] = event
+            for event in self._columns.events(cls, at, fields):
+                self._rows[event.seq] = event, names
         for seq in seqs:
-            names = parts[seq].work.columns.get(self._classes[seq].__name__, ())
-            yield seq, self._rows[seq, names], parts[seq]
+            yield seq, self._rows[seq][0], parts[seq]
 
 
 def newest(known: Knowledge, columns: Columns, asks: Collection[Ask], lo: int, hi: int) -> dict[Ask, Seqs]:

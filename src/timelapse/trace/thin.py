@@ -22,7 +22,7 @@ from timelapse.log.reader import Columns as Wanted
 from timelapse.log.types import EventType
 from timelapse.model.events import Event
 from timelapse.tables.table import key_types
-from timelapse.trace.columns import NONE, Columns, Pattern, Seqs, contained, picked
+from timelapse.trace.columns import NONE, Columns, Pattern, Seqs, contained, picked_of
 from timelapse.trace.knowledge import Key, Place, Unfocused
 from timelapse.trace.lookup import merged
 from timelapse.trace.matter import LONGEST, key_parts
@@ -107,7 +107,7 @@ class Thinning:
         )
         whole = all(set(own) <= {"ts", "seq", *light[name]} for name, own in fields.items())
         if whole and self._columns.once(light):
-            return replace(found, kept=self._columns.apart(lambda lo, hi: found.chunks(lo, hi, light), light))
+            return replace(found, kept=self._columns.apart(seqs, light))
         self._columns.add(light)
         return found
 
@@ -217,19 +217,13 @@ class Thinned(SameEvents):
         if len(own) and all(fields is not None for fields in columns.values()):
             fields = {name: fields or () for name, fields in columns.items()}
             if self.kept.covers(int(own[0]), int(own[-1]) + 1, fields):
-                yield from (self._picked(chunk, own) for chunk in self.kept.chunks(lo, hi, fields))
+                yield from (picked_of(chunk, own) for chunk in self.kept.chunks(lo, hi, fields))
                 return
         base = reading(self.base, encoded=True)
         for group in np.split(own, np.flatnonzero(np.diff(own) > _NEAR) + 1):
             if len(group):
                 for chunk in base.chunks(int(group[0]), int(group[-1]) + 1, columns):
-                    yield self._picked(chunk, group)
-
-    @staticmethod
-    def _picked(chunk: Chunk, seqs: Seqs) -> Chunk:
-        """The rows of those of the events that are in a chunk."""
-        tables = {name: picked(table, seqs) for name, table in chunk.tables.items()}
-        return chunk._replace(tables={name: own for name, own in tables.items() if own.num_rows})
+                    yield picked_of(chunk, group)
 
 
 def thinned(

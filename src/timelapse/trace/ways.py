@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TypeVar
 
+from timelapse.env.garbage import memory_reused
 from timelapse.trace import timed
 from timelapse.trace.few import Few
 from timelapse.trace.knowledge import Uncompiled, Unfocused
@@ -15,6 +16,7 @@ from timelapse.trace.whole import WholePast
 T = TypeVar("T")
 
 
+@memory_reused()
 def answered(
     past: Past,
     end: int,
