@@ -42,7 +42,9 @@ def test_what_the_user_has_made_rarer_or_switched_off_stays() -> None:
     assert gc.get_threshold() == (700, 10, 10)
 
 
-def test_linear_algebra_begins_no_threads_unless_the_user_says_how_many(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_linear_algebra_begins_no_threads_unless_the_user_says_how_many(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setenv("OPENBLAS_NUM_THREADS", "9")
     monkeypatch.delenv("OPENBLAS_NUM_THREADS")
     without_idle_threads()
