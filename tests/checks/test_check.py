@@ -319,6 +319,27 @@ def test_windows_longer_than_the_log_are_found(log: Log) -> None:
     assert "n.last(3 h) " in reads.text
 
 
+class LooksBack(tl.Program):
+    """Each event reads the past at a moment of its own."""
+
+    n: tl.Value[int, int] = tl.state(default=0, history=tl.HOUR)
+
+    @tl.on(Seen)
+    def work(self, e: Seen) -> None:
+        before = self.n.get(e.user, at=self.now - tl.MINUTE)
+        self.n[e.user] = self.n[e.user] + 1
+        if before > 2:
+            self.emit(Out(n=before))
+
+
+def test_reads_of_the_past_count_together_whatever_their_moments(log: Log) -> None:
+    (reads,) = by_name(check(LooksBack, log, spark=False), "reads")
+    assert set(reads.details) == {"n", "n.get(at=)"}
+    assert "n.get(at=) " in reads.text
+    assert ".at(" not in reads.text
+    assert reads.details["n.get(at=)"]["reads"] > 100
+
+
 def test_a_method_that_nothing_calls(log: Log) -> None:
     """A warning with its place; none where some code may call anything."""
     (finding,) = by_name(check(Forgetful, log, warm_up=False, spark=False), "code")

@@ -126,6 +126,20 @@ def test_a_task_takes_the_time_since_a_core_was_free_for_it() -> None:
     assert loop.account.close(14.0, 2) == {"kernel": 14.0, "idle": 14.0}
 
 
+@pytest.mark.parametrize(("remote", "rest"), [(True, "spark"), (False, "idle")])
+def test_what_a_task_took_beside_its_work_is_sparks_only_where_it_ran_there(remote: bool, rest: str) -> None:
+    loop, executor, _, clock = looping()
+    executor.remote = remote
+    task = Task(1, "pass", "a", first=1, events=10)
+    loop.submit([task])
+    clock.time = 5.0
+    executor.waiting[0][1](task, TaskResult(1, seconds={"kernel": 2.0, "total": 3.0}), 5.0)
+    loop.wait()
+    found = loop.account.close(5.0, 1)
+    assert (found["kernel"], found["write"], found[rest]) == (2.0, 1.0, 2.0)
+    assert len(found) == 3
+
+
 def test_a_task_that_is_heard_of_has_begun() -> None:
     """A cluster may have more cores than it said, and tell of them in another order."""
     loop, executor, told, _ = looping()

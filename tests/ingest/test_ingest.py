@@ -182,7 +182,7 @@ def test_bad_rows_go_to_the_quarantine_with_their_line(
     log = Log.write(tmp_path / "log", {Message: path}, max_bad=0.01, partitions=3)
     assert log.count == 1997
     assert log.quarantine().to_pylist() == [
-        {"file": str(path), "line": 702, "type": "Message", "reason": "1 columns, not 3", "raw": "oops"},
+        {"file": str(path), "line": 702, "type": "Message", "reason": "1 column, not 3", "raw": "oops"},
         {"file": str(path), "line": 1502, "type": "Message", "reason": "sender is empty", "raw": "1500,,x"},
         {
             "file": str(path), "line": 2001, "type": "Message",
@@ -202,7 +202,7 @@ def test_too_many_bad_rows_are_an_error_that_leaves_nothing(spark: SparkSession,
         Log.write(tmp_path / "log", {Message: path})
     text = str(caught.value)
     assert "3 of 2,000 rows are bad (0.15%), more than 0.10%" in text
-    assert f"{path}:702: 1 columns, not 3: oops" in text
+    assert f"{path}:702: 1 column, not 3: oops" in text
     assert f"{path}:1502: sender is empty" in text
     assert [p.name for p in tmp_path.iterdir()] == ["m.csv"]
 
@@ -251,6 +251,29 @@ def test_what_is_wrong_with_a_source_as_a_whole_is_one_clear_error(
     assert {"missing column": "'sender'", "wrong type": "bool", "no files": "no files", "no suffix": "format",
             "damaged": "not a readable Parquet"}[kind] in str(caught.value)  # fmt: skip
     assert sorted(p.name for p in tmp_path.iterdir()) == before
+
+
+@pytest.mark.parametrize(
+    ("names", "odd", "said", "glob"),
+    [
+        (["b.csv", "a.md", "c.csv"], "a.md", "b.csv is csv, and this one none", "/*.csv'"),
+        (["a.csv.gz", "notes"], "notes", "a.csv.gz is csv, and this one none", "/*.csv.gz'"),
+        (["a.csv", "b.jsonl"], "b.jsonl", "a.csv is csv, and this one json", "/*.csv'"),
+    ],
+)
+def test_a_file_of_another_format_among_others_is_named(
+    names: list[str], odd: str, said: str, glob: str, tmp_path: Path
+) -> None:
+    """It, not the first file, with the pattern that leaves it out."""
+    raw = tmp_path / "raw"
+    raw.mkdir()
+    for name in names:
+        (raw / name).write_text("ts,sender,text\n")
+    with pytest.raises(IngestError) as caught:
+        Log.write(tmp_path / "log", {Message: raw})
+    assert str(caught.value).startswith(f"TL411 {raw / odd}: the files are not of one format")
+    assert said in str(caught.value)
+    assert f"'{raw}{glob}" in str(caught.value.hint)
 
 
 def test_append_equals_writing_all_at_once(spark: SparkSession, tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import random
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -262,6 +263,11 @@ def test_an_outcome_that_differs_from_the_run_is_an_error(run: Run, monkeypatch:
         (3, "<", 5, "2 more would fail"), (2**62 + 1, ">", 2.0**62, "1 less would fail"),
         (5, "!=", 5, None), (5, "!=", 6, "1 more would fail"), (True, ">", 2, None), (float("nan"), ">", 2, None),
         (1, "<", float("inf"), None), ("a", "<", "b", None), (-3, ">", -2.5, "short by 1"),
+        (Decimal("1.01"), ">", Decimal("500.00"), "short by more than 498.99"),
+        (Decimal("1234.50"), ">=", 2, "more than 1,232.50 less would fail"),
+        (Decimal("1.00"), ">=", Decimal("2.5"), "short by 1.50"), (5, ">", Decimal("5.50"), "short by 1"),
+        (Decimal("1.00"), "==", 3, "short by 2.00"), (Decimal("1.0"), "<=", 0.1, "over by 0.9"),
+        (Decimal("NaN"), "!=", 1, None), (Decimal("1"), "<", float("inf"), None),
     ],
 )  # fmt: skip
 def test_margins_say_what_the_left_side_lacks(left: Any, op: str, right: Any, text: str | None) -> None:

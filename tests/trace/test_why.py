@@ -5,9 +5,10 @@ from __future__ import annotations
 import json
 import random
 from datetime import UTC, datetime, timedelta, timezone
+from decimal import Decimal
 from importlib import import_module
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import pytest
 
@@ -440,6 +441,54 @@ def test_questions_that_do_not_fit_say_so(
     """Each with what there is instead."""
     with pytest.raises(error, match=match):
         run.why(question)
+
+
+class Named(tl.Event):
+    name: str
+    amount: Annotated[Decimal, tl.scale(2)]
+
+
+class Seen(tl.Record):
+    name: str
+    amount: Annotated[Decimal, tl.scale(2)]
+
+
+class Repeats(tl.Program):
+    most: Decimal = Decimal("2.50")
+    total: tl.Sum[str, Annotated[Decimal, tl.scale(2)]]
+
+    @tl.on(Named)
+    def repeat(self, e: Named) -> None:
+        self.total[e.name] += e.amount
+        if self.total[e.name] > self.most:
+            self.emit(Seen(name=e.name, amount=self.total[e.name]))
+
+
+def test_texts_are_asked_for_as_answers_show_them() -> None:
+    """In quotes as without; a text that has quotes of its own is found too. Decimals are shown as numbers, with margins."""
+    names = ["plain", "a,b", "'x'", "x", "it's"]
+    made = [Named(name=n, amount=Decimal(i + 3), ts=i) for i, n in enumerate(names)]
+    run = replay(Repeats, MemoryLog(made, [Named]), spark=False)
+    asked = {
+        "'plain'": 0,
+        '"plain"': 0,
+        "plain": 0,
+        "'a,b'": 1,
+        "a,b": 1,
+        "'x'": 2,
+        "x": 3,
+        '"it\'s"': 4,
+        "it's": 4,
+    }
+    for text, place in asked.items():
+        found = find_output(run, f"Seen:name={text}")
+        assert (found.seq, found.others) == (place, int(text == "'x'")), text
+        assert run.why_not(f"Named:name={text}").trace.seq == place
+    with pytest.raises(RunError) as error:
+        run.why("Seen:name='plain")
+    assert "name='plain', amount=3.00" in str(error.value.hint)
+    assert "(3.00 > 2.50)   0.50 less would fail" in run.why("Seen:name=plain").text
+    assert '"amount": "-0.50"' in json.dumps(run.why("Seen:name=plain").to_json())
 
 
 def test_a_time_is_text_a_datetime_or_a_number(run: Run) -> None:

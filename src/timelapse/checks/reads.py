@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from timelapse import trace
@@ -45,10 +45,11 @@ def missing_reads(program: Program, log: Log, run: Run, sample: int, progress: P
     for one in traced.values():
         for read in one.reads:
             if not read.own and not read.every:
-                count = counts.setdefault(read.state, [0, 0])
+                name = _place(read, one.views)
+                count = counts.setdefault(name, [0, 0])
                 count[0] += 1
                 count[1] += not read.present
-                lines.setdefault(read.state, set()).add(read.line)
+                lines.setdefault(name, set()).add(read.line)
     parts = []
     details = {name: {"reads": n, "missing": missing} for name, (n, missing) in counts.items()}
     for name, (n, missing) in counts.items():
@@ -69,3 +70,10 @@ def missing_reads(program: Program, log: Log, run: Run, sample: int, progress: P
         else f"at {len(traced):,} events no state is read but to be written"
     )
     yield Finding("reads", "ok", text, "", details)
+
+
+def _place(read: trace.Read, views: Mapping[str, trace.View]) -> str:
+    """The state or view that was read; looks back at a moment, of which each event may have its own, are one."""
+    view = views.get(read.state)
+    is_moment = view is not None and read.state.startswith(f"{view.state}.at(")
+    return f"{view.state}.get(at=)" if view is not None and is_moment else read.state

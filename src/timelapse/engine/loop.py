@@ -171,7 +171,7 @@ class Loop:
                 self._merges.discard(task.id)
                 if isinstance(result, BaseException):
                     self._failed(result)
-                self.account.task(result.seconds, seconds)
+                self._account_for(result, seconds)
                 return task, result
             self._busy.discard(task.id)
             if not isinstance(result, BaseException):
@@ -204,7 +204,12 @@ class Loop:
         if result.why_python:
             self.why_python.setdefault(name, result.why_python)
         self._took.setdefault(task.name, []).append(seconds / max(1, task.events))
-        self.account.task(result.seconds, seconds)
+        self._account_for(result, seconds)
+
+    def _account_for(self, result: TaskResult, waited: float) -> None:
+        """Without Spark, what a task took more than it knows of is the wait for a core or a thread: idle."""
+        inside = result.seconds.get("total", waited)
+        self.account.task(result.seconds, waited if self._executor.remote else inside)
 
     def _next(self) -> tuple[Task, TaskResult | BaseException, float]:
         while True:

@@ -227,15 +227,26 @@ def format_of(source: Source, files: Sequence[SourceFile]) -> Format:
         return source.format
     if source.regex is not None:
         return "text"
-    seen = {_by_suffix(file) for file in files}
-    if len(seen) == 1 and (only := seen.pop()) is not None:
+    seen: dict[Format | None, SourceFile] = {}
+    for file in files:
+        seen.setdefault(_by_suffix(file), file)
+    if len(seen) == 1 and (only := next(iter(seen))) is not None:
         return only
     for file in files:
         if (how := _UNREAD.get(_suffix(file))) is not None:
             raise _not_unpacked(file, *how)
+    known = next((kind for kind in seen if kind is not None), None)
+    if known is None:
+        text, odd, glob = "the format is not clear from the files' suffixes", files[0], ""
+    else:
+        odd = next(file for kind, file in seen.items() if kind != known)
+        one, other = Path(seen[known].path), _by_suffix(odd)
+        text = f"the files are not of one format: by its suffix {one.name} is {known}, and this one {other or 'none'}"
+        ending = "".join(one.suffixes[-2:] if one.suffix in _PACKED else one.suffixes[-1:])
+        glob = f"a pattern takes in some of them only: '{one.parent}/*{ending}'; or "
     raise IngestError(
-        "the format is not clear from the files' suffixes", place=Place(files[0].path), code="TL411",
-        hint="say format= (--format): csv, json, parquet, orc, avro or text",
+        text, place=Place(odd.path), code="TL411",
+        hint=f"{glob}say format= (--format): csv, json, parquet, orc, avro or text",
     )  # fmt: skip
 
 

@@ -15,6 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.csv as pacsv
 
+from timelapse.display import many
 from timelapse.ingest import nested, records
 from timelapse.ingest.amounts import Unfit
 from timelapse.ingest.batches import Bad, Batch, as_text, no_rows, of_columns, of_objects, show
@@ -249,7 +250,7 @@ def _csv_reader(plan: Plan) -> Callable[[bytes], list[str]]:
             open_ = NO_END if plan.multiline else OPEN_CELL
             raise Unfit(open_ if str(error) == "unexpected end of data" else str(error)) from None
         if len(cells) != expected:
-            raise Unfit(f"{len(cells)} columns, not {expected}")
+            raise Unfit(f"{many(len(cells), 'column', 'columns')}, not {expected}")
         return [cells[n] for n in picks]
 
     return read

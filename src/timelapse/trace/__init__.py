@@ -11,9 +11,10 @@ from timelapse.trace.event import event, events
 from timelapse.trace.explanation import Explanation
 from timelapse.trace.history import History, history
 from timelapse.trace.steps import Branch, Condition, Emit, EventTrace, HandlerTrace, Read, Write
+from timelapse.trace.views import View
 from timelapse.trace.why import why, why_not
 
 __all__ = [
-    "Branch", "Condition", "Emit", "EventTrace", "Explanation", "HandlerTrace", "History", "Read", "Write", "event",
-    "events", "history", "why", "why_not",
+    "Branch", "Condition", "Emit", "EventTrace", "Explanation", "HandlerTrace", "History", "Read", "View", "Write",
+    "event", "events", "history", "why", "why_not",
 ]  # fmt: skip

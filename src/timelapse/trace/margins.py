@@ -4,8 +4,15 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from decimal import Context, Decimal
 from fractions import Fraction
 from typing import Any
+
+_EXACT = Context(prec=1_100, traps=[])
+"""Keeps all digits of a difference: a float has up to 767."""
+
+_SHORT = 24
+"""Characters of a decimal that is shown whole."""
 
 _NEGATED = {"<": ">=", "<=": ">", ">": "<=", ">=": "<", "==": "!=", "!=": "=="}
 
@@ -18,7 +25,7 @@ class Margin:
     is 0). `open`: any change that is larger than that, however little, will do; else exactly that does.
     """
 
-    amount: int | float
+    amount: int | float | Decimal
     up: bool
     open: bool
     outcome: bool
@@ -26,15 +33,17 @@ class Margin:
     @property
     def text(self) -> str:
         """`short by 2`, `over by 1.5`; where it held, how much there was to spare."""
-        size = abs(self.amount)
-        shown = f"{size:,}" if isinstance(size, int) else f"{size:.6g}"
+        size: Any = abs(self.amount)
+        whole = isinstance(size, int) or (isinstance(size, Decimal) and len(str(size)) < _SHORT)
+        shown = f"{size:,}" if whole else f"{float(size):.6g}"
         more = "more than " if self.open else ""
         if self.outcome:
             return f"{more}{shown} {'more' if self.up else 'less'} would fail"
         return f"{'short' if self.up else 'over'} by {more}{shown}"
 
     def to_json(self) -> dict[str, Any]:
-        return {"amount": self.amount, "open": self.open, "text": self.text}
+        amount = str(self.amount) if isinstance(self.amount, Decimal) else self.amount
+        return {"amount": amount, "open": self.open, "text": self.text}
 
 
 def margin_of(left: Any, op: str, right: Any, outcome: bool) -> Margin | None:
@@ -44,14 +53,15 @@ def margin_of(left: Any, op: str, right: Any, outcome: bool) -> Margin | None:
     wanted = _NEGATED[op] if outcome else op
     whole = isinstance(left, int)
     gap = Fraction(right) - Fraction(left)
+    plain = _EXACT.subtract(Decimal(right), left) if isinstance(left, Decimal) else _plain(gap, whole)
     if wanted == "!=":
         return None
     if wanted == "==":
         exact = not whole or gap.denominator == 1
-        return Margin(_plain(gap, whole), gap > 0, False, outcome) if gap and exact else None
+        return Margin(plain, gap > 0, False, outcome) if gap and exact else None
     up = wanted in (">", ">=")
     if not whole:
-        return Margin(_plain(gap, False), up, wanted in ("<", ">"), outcome)
+        return Margin(plain, up, wanted in ("<", ">"), outcome)
     steps = {
         ">": math.floor(gap) + 1, ">=": math.ceil(gap), "<": math.ceil(gap) - 1, "<=": math.floor(gap),
     }  # fmt: skip
@@ -61,7 +71,7 @@ def margin_of(left: Any, op: str, right: Any, outcome: bool) -> Margin | None:
 def _number(value: Any) -> bool:
     if isinstance(value, bool):
         return False
-    return isinstance(value, int) or (isinstance(value, float) and math.isfinite(value))
+    return isinstance(value, int) or (isinstance(value, float | Decimal) and math.isfinite(value))
 
 
 def _plain(gap: Fraction, whole: bool) -> int | float:

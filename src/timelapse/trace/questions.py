@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import re
 from collections.abc import Sequence
 from typing import Any, NamedTuple
@@ -19,6 +20,7 @@ from timelapse.model.times import VIEWS
 from timelapse.moments import read_time, time_text
 from timelapse.run.run import Run
 from timelapse.trace.logged import event_at
+from timelapse.trace.steps import brief
 
 _PLACE = ("ts", "seq", "phase", "ordinal")
 """The stored columns that say where a row was put out. The record's fields follow."""
@@ -274,7 +276,9 @@ def _equal(table: pa.Table, field: str, text: str, known: Sequence[str]) -> Any:
             value = {"true": True, "false": False}[text.strip().lower()]
         elif pa.types.is_large_binary(kind) or pa.types.is_binary(kind):
             value = bytes.fromhex(text)
-        elif not (pa.types.is_large_string(kind) or pa.types.is_string(kind)):
+        elif pa.types.is_large_string(kind) or pa.types.is_string(kind):
+            return pc.is_in(column, pa.array([text, *_quoted(text)], column.type))
+        else:
             raise ValueError(kind)
         return pc.equal(column, pa.scalar(value, column.type))
     except (ValueError, KeyError, OverflowError, pa.ArrowInvalid):
@@ -284,6 +288,17 @@ def _equal(table: pa.Table, field: str, text: str, known: Sequence[str]) -> Any:
         ) from None  # fmt: skip
 
 
+def _quoted(text: str) -> list[str]:
+    """The text that is meant by one in quotes, as answers show texts (`'b.example'`)."""
+    if text[:1] not in ("'", '"'):
+        return []
+    try:
+        value = ast.literal_eval(text)
+    except (ValueError, SyntaxError):
+        return []
+    return [value] if isinstance(value, str) else []
+
+
 def _shown(rows: pa.Table) -> str:
     first = rows.slice(0, 1).to_pylist()[0]
-    return ", ".join(f"{n}={v!r}" for n, v in first.items() if n not in ("ts", "phase", "ordinal"))[:200]
+    return ", ".join(f"{n}={brief(v)}" for n, v in first.items() if n not in ("ts", "phase", "ordinal"))[:200]
