@@ -120,23 +120,26 @@ def test_source_that_differs_from_the_running_code_is_opaque() -> None:
 
 
 def test_library_calls_are_listed_as_trusted() -> None:
-    """A regular expression is trusted, once per place's function, with what it is; `math` and builtins are not."""
-    found = analysis("""
-        if re.search("a", e.s) and re.search("b", e.s) and math.floor(e.x) > len(e.s.lower()):
+    """A call is trusted, once per place's function, with what it is; `math`, builtins and what `library.py` knows are not."""
+    found = analysis(
+        """
+        if textwrap.fill("a", e.a) and textwrap.fill("b", e.a) and math.floor(e.x) > len(e.s.lower()):
             self.count[e.a] += 1
-        """)
+        """,
+        top="import textwrap",
+    )
     (only,) = found.trusted
     assert only.code == "TL320"
-    assert "re.search is trusted" in only.message
+    assert "textwrap.fill is trusted" in only.message
     assert only.severity is Severity.INFO
 
 
 def test_helpers_with_source_are_looked_into() -> None:
     """A helper of the program's own is not trusted as such; the library that it calls is."""
-    top = 'PATTERN = re.compile("a")\n\ndef test(s):\n    return PATTERN.search(s) is not None'
+    top = "import textwrap\n\ndef test(s):\n    return textwrap.fill(s) is not None"
     found = analysis("if test(e.s) and pair(e.a, e.b):\n    self.count[e.a] += 1", top=top)
     (only,) = found.trusted
-    assert "test: PATTERN.search" in only.message
+    assert "test: textwrap.fill" in only.message
 
 
 def test_what_is_refused_and_what_is_known_is_not_trusted_too() -> None:

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple, Protocol
 
 from timelapse.analysis.ir import CallSite, Found, FunctionIR, Send, StateRead, StateWrite
+from timelapse.analysis.library import Library
 from timelapse.analysis.mutability import Kind, Mutability
 from timelapse.analysis.opaque import Opaque
 from timelapse.analysis.operations import Operation, States, need, plain_state
@@ -75,6 +76,7 @@ class Scanner:
     owner: type | None
     """The class whose body holds the function: where `super()` starts."""
     mutability: Mutability
+    library: Library
     trusting: bool = True
     callees: list[FunctionIR] = field(default_factory=list)
     states: States = field(init=False)
@@ -439,5 +441,5 @@ class Scanner:
             return
         from timelapse.analysis.trust import trusted_calls
 
-        for at, what, why in trusted_calls(self.scope, node, self.mutability):
+        for at, what, why in trusted_calls(self.scope, node, self.mutability, self.library):
             self.world.trust(at, what, why)

@@ -7,6 +7,7 @@ import types
 from collections.abc import Iterator
 from typing import Any
 
+from timelapse.analysis.library import Library
 from timelapse.analysis.mutability import Kind, Mutability
 from timelapse.analysis.purity.rules import is_refused
 from timelapse.analysis.scope import UNKNOWN, Scope
@@ -22,12 +23,13 @@ def trusted_calls(
     scope: Scope,
     node: ast.Call,
     mutability: Mutability | None,
+    library: Library,
     seen: frozenset[types.FunctionType] = frozenset(),
 ) -> Iterator[Trusted]:
     """What has to be trusted for one call; helper functions with source are looked into."""
     target: Any = scope.resolve(node.func)
     name = ast.unparse(node.func)
-    if builtin_name(target) in PURE_BUILTINS or is_math(target):
+    if builtin_name(target) in PURE_BUILTINS or is_math(target) or library.call(node) is not None:
         return
     if isinstance(target, type):
         if not issubclass(target, Event | Record | tuple | BaseException):
@@ -42,9 +44,10 @@ def trusted_calls(
                 yield node, name, f"a function of {target.__module__}"
                 return
             inner = Scope.of(target)
+            its = Library(inner, source.node.body)
             for call in all_nodes(source.node):
                 if isinstance(call, ast.Call) and call not in source.node.decorator_list:
-                    for _, what, why in trusted_calls(inner, call, None, seen | {target}):
+                    for _, what, why in trusted_calls(inner, call, None, its, seen | {target}):
                         yield node, f"{name}: {what}", why
         return
     if target is UNKNOWN and isinstance(node.func, ast.Attribute):

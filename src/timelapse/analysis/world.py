@@ -14,6 +14,7 @@ from collections.abc import Sequence
 from timelapse.analysis.build import Builder
 from timelapse.analysis.desugar import Desugar
 from timelapse.analysis.ir import CallSite, FunctionIR, StateRead, Vertex
+from timelapse.analysis.library import Library, declarations
 from timelapse.analysis.mutability import Kind, Mutability
 from timelapse.analysis.opaque import Opaque
 from timelapse.analysis.result import Diagnostic, Severity
@@ -84,6 +85,8 @@ class Functions:
         key = self._keys.get(id(callee))
         if key is None:
             return
+        if callee.events and key not in self._arguments:
+            self._changed = True  # a handler that is called, too: its event may be anything
         known = self._arguments.setdefault(key, [])
         count = len(callee.params)
         given = [Kind.ANYTHING] * count if kinds is None else list(kinds)
@@ -156,7 +159,9 @@ class Functions:
 
     def _build(self, fn: FunctionIR, key: Key) -> None:
         scope = Scope.of(fn.function, fn.receiver)
-        scanner = Scanner(self, scope, fn.receiver, self._owner(fn.function), Mutability(scope, [], {}))
+        scanner = Scanner(
+            self, scope, fn.receiver, self._owner(fn.function), Mutability(scope, [], {}), Library(scope, [])
+        )
         fn.body = Desugar(fn.receiver, lambda n: scanner.states.named(n) is not None).block(fn.body)
         made = {
             n.id for s in fn.body for n in all_nodes(s) if isinstance(n, ast.Name) and n.id.startswith("_tl_")
@@ -172,6 +177,9 @@ class Functions:
         if fn.args.kwarg is not None:
             params[fn.args.kwarg.arg] = Kind.BOX if max(params.values()) == Kind.IMMUTABLE else Kind.CONTAINER
         scanner.mutability = Mutability(scope, fn.body, params, lambda n: self._self_kind(scanner, n))
+        event = fn.params[1] if fn.events and key not in self._arguments and len(fn.params) > 1 else None
+        declared = declarations(self.spec, scanner.states, event, fn.events)
+        scanner.library = Library(scope, fn.body, declared)
         Builder(fn, scanner).build()
         is_generator = fn.function.__code__.co_flags & _GENERATOR
         result = Kind.ANYTHING if is_generator else scanner.mutability.returns(fn.body)

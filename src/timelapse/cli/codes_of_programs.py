@@ -138,7 +138,7 @@ TL314 A write that is dated
 add(at=) and the like run in log order, with the whole program, where some method of the program dates writes and its text cannot be read.
 
 TL320 A trusted call
-Analysis cannot see into this function (a library), so it is trusted to be pure: to depend on its arguments only. The first events of a log are processed twice and compared (TL113). Listed by explain and in the run's certificate.
+Analysis cannot see into this function (a library), so it is trusted to be pure: to depend on its arguments only. Calls of the standard library that text and numbers often take (re, json, ipaddress, hashlib, datetime, decimal and others) are known, and not listed, unless they take a function, a pattern that may be bytes, the machine's time zone or its locale. The first events of a log are processed twice and compared (TL113). Listed by explain and in the run's certificate.
 
 TL321 A resource's call
 The object that a tl.resource loads is trusted to be pure. Listed by explain and in the run's certificate.
