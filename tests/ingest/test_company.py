@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import tomllib
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -179,6 +180,38 @@ def test_init_finds_separators_and_files_without_a_header(tmp_path: Path) -> Non
 def test_types_of_values(values: list[object], kind: str, missing: bool) -> None:
     found = infer("x", values)
     assert (found.type, found.missing) == (kind, missing)
+
+
+def test_numbers_and_truths_that_json_has_as_text_are_text_to_init(tmp_path: Path) -> None:
+    """What it writes is ingested as it is: a field of int, float or bool reads no text of JSON. What it advises works too."""
+    (tmp_path / "paid.jsonl").write_text(
+        "".join(
+            json.dumps({"at": str(1767225600000 + n), "id": n, "n": str(n), "price": f"{n}.50", "ok": "true", "all": [str(n)]}) + "\n"
+            for n in range(40)
+        )
+    )  # fmt: skip
+    assert cli("init", tmp_path / "paid.jsonl", "--out", tmp_path, "--log", tmp_path / "log").code == 0
+    events = (tmp_path / "events.py").read_text()
+    for line in ("id: int ", "n: str ", "price: str ", "ok: str ", "all: list[str] "):
+        assert f"    {line}" in events, events
+    assert "Annotated[Decimal, tl.scale(2)]" in events
+    definition = tmp_path / "log.toml"
+    assert 'unit = "ms"' in definition.read_text()
+    assert cli("ingest", definition).code == 0
+    assert Log.open(tmp_path / "log").count == 40
+    advised = re.findall(r"(\w+): str .*make it (\w+), and compute = \{ (.*?) \}", events)
+    assert [(name, kind) for name, kind, _ in advised] == [("n", "int"), ("price", "float"), ("ok", "bool")]
+    for name, kind, _ in advised:
+        events = events.replace(f"    {name}: str", f"    {name}: {kind}")
+    (tmp_path / "events.py").write_text(events)
+    definition.write_text(f"{definition.read_text()}compute = {{ {', '.join(c for _, _, c in advised)} }}\n")
+    assert cli("ingest", definition, "--overwrite").code == 0
+    assert Log.open(tmp_path / "log").count == 40
+
+
+def test_a_few_texts_among_numbers_of_json_are_bad_rows() -> None:
+    found = infer("x", [*range(99), "7"], typed=True)
+    assert (found.type, found.notes) == ("int", ["1 of 100 are text: bad rows"])
 
 
 def test_init_looks_at_files_whose_names_do_not_tell_what_they_are(tmp_path: Path) -> None:

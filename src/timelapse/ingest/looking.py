@@ -154,7 +154,7 @@ def look(data: str | Sequence[str], type_: str | None = None) -> Looked:
         own = [v for one in per_file for v in one.get(column, [])]
         if not any(own) and any(other.startswith((f"{column}[]", f"{column}.")) for other in names):
             continue  # rows without the object, or whose list is empty, of one that is taken apart
-        seen = infer(column, own)
+        seen = infer(column, own, typed=format_ == "json")
         without = [file.path for one, file in zip(per_file, chosen, strict=True) if column not in one and one]
         if without:
             seen.missing = True
@@ -358,8 +358,11 @@ def _python(value: Any) -> Any:
 # --- what values are ------------------------------------------------------------------------------------
 
 
-def infer(name: str, values: Sequence[Any]) -> Seen:
-    """The type that all values have: texts as they would be read from CSV, others as they are."""
+def infer(name: str, values: Sequence[Any], *, typed: bool = False) -> Seen:
+    """The type that all values have: texts as they would be read from CSV, others as they are.
+
+    `typed`: texts are read as texts alone, and as times, as those of JSON are.
+    """
     there = [v for v in values if v is not None and v != ""]
     seen = Seen(name, "str", missing=len(there) < len(values))
     if not there:
@@ -370,8 +373,10 @@ def infer(name: str, values: Sequence[Any]) -> Seen:
     if seen.missing:
         seen.notes.append(f"{1 - len(there) / len(values):.0%} missing")
     if all(isinstance(v, list) for v in there):
-        inner = infer(name, [one for v in there for one in v])
+        inner = infer(name, [one for v in there for one in v], typed=typed)
         seen.type = f"list[{inner.type}]"
+    elif typed and any(isinstance(v, str) for v in there) and _as_text(seen, there):
+        pass
     elif all(isinstance(v, bool) for v in there) or all(str(v).lower() in ("true", "false") for v in there):
         seen.type = "bool"
     elif all(isinstance(v, datetime) or hasattr(v, "isoformat") for v in there):
@@ -391,6 +396,27 @@ def infer(name: str, values: Sequence[Any]) -> Seen:
                 f"{len(others):,} of {len(there):,} are no numbers, such as {str(others[0])[:40]!r}: taken as text; compute can cast it"
             )
     return seen
+
+
+def _as_text(seen: Seen, values: Sequence[Any]) -> bool:
+    """Whether values that look like numbers or truths are text nearly all: then a field of these types reads none of them."""
+    plain = infer(seen.name, values)
+    texts = sum(isinstance(v, str) for v in values)
+    if plain.type not in ("int", "float", "bool") or texts <= _ODD * len(values):
+        if plain.type in ("int", "float", "bool"):
+            seen.notes.append(f"{texts:,} of {len(values):,} are text: bad rows")
+        return False
+    seen.type, seen.unit, seen.time = "str", plain.unit, plain.time
+    sql = {"int": "bigint", "float": "double", "bool": "boolean"}[plain.type]
+    seen.notes.append(
+        f'{plain.type} as text: to read it so, make it {plain.type}, and compute = {{ {seen.field} = "cast({seen.name} as {sql})" }}'
+        + (
+            "; money? Annotated[Decimal, tl.scale(2)] is read from text: docs/semantics.md#decimals"
+            if plain.type == "float"
+            else ""
+        )
+    )
+    return True
 
 
 def _nearly_all(seen: Seen, values: Sequence[Any], fits: Callable[[Any], bool], what: str) -> bool:
