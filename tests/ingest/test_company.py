@@ -12,7 +12,7 @@ import pytest
 
 from tests.cli.run_cli import cli
 from timelapse.ingest.definition import Definition
-from timelapse.ingest.looking import infer
+from timelapse.ingest.inferring import infer
 from timelapse.log import Log
 from timelapse.model.load import load_events
 from timelapse.synth.company import Company, write_company
@@ -203,10 +203,16 @@ def test_numbers_and_truths_that_json_has_as_text_are_text_to_init(tmp_path: Pat
     assert [(name, kind) for name, kind, _ in advised] == [("n", "int"), ("price", "float"), ("ok", "bool")]
     for name, kind, _ in advised:
         events = events.replace(f"    {name}: str", f"    {name}: {kind}")
-    (tmp_path / "events.py").write_text(events)
-    definition.write_text(f"{definition.read_text()}compute = {{ {', '.join(c for _, _, c in advised)} }}\n")
+    (tmp_path / "advised.py").write_text(events)
+    text = definition.read_text().replace('"events.py"', '"advised.py"')
+    definition.write_text(f"{text}compute = {{ {', '.join(c for _, _, c in advised)} }}\n")
     assert cli("ingest", definition, "--overwrite").code == 0
-    assert Log.open(tmp_path / "log").count == 40
+    assert [f.type.text for f in Log.open(tmp_path / "log").types[0].fields][:4] == [
+        "int",
+        "int",
+        "float",
+        "bool",
+    ]
 
 
 def test_a_few_texts_among_numbers_of_json_are_bad_rows() -> None:

@@ -15,7 +15,8 @@ from timelapse.display import many
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from timelapse.ingest.looking import Looked, Seen
+    from timelapse.ingest.inferring import Seen
+    from timelapse.ingest.looking import Looked
 
 
 def register(app: typer.Typer) -> None:
