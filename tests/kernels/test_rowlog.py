@@ -150,6 +150,27 @@ def test_numbers_cursors_and_views(make: Callable[[str], Made], name: str) -> No
 
 
 @BOTH
+@pytest.mark.parametrize("name", ["n", "s", "m"])
+def test_an_event_is_undone_whose_writes_had_rows_forgotten(make: Callable[[str], Made], name: str) -> None:
+    """Those that all cursors have passed, where there was no room for more."""
+    made = make(name)
+    rows: Rows = []
+    chance = random.Random(2)
+    for now in range(0, 1000, 5):
+        made.log.begin()
+        made.journal.clear()
+        made.begin(now)
+        check(made, name, now, rows)
+        kept = len(rows)
+        for _ in range(7):
+            write(made, name, now, chance.randrange(4), chance, rows)
+        if now % 2:
+            undo(made.journal)
+            del rows[kept:]
+        check(made, name, now, rows)
+
+
+@BOTH
 @pytest.mark.parametrize("name", ["n", "s"])
 def test_rows_of_a_slice_and_of_earlier_ones(make: Callable[[str], Made], name: str) -> None:
     """A slice gives its own rows. A log that takes those of earlier slices goes on as the one that wrote them."""

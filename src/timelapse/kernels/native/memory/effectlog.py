@@ -164,7 +164,7 @@ class NativeLog:
         """Take back what the event has done."""
         if self._views.stamped:
             sliding.unstamp(self.rows, self.marks, self._table.slots, self._table.layout.twins)
-        self.take_back(None, int(self.marks[KEPT]))
+        self.take_back(None, int(self.marks[BASE] + self.marks[KEPT]))
 
     def moment(self) -> Ints:
         """What `go_back` takes to come back to now."""
@@ -194,10 +194,11 @@ class NativeLog:
     def note_in(self, journal: Journal | None) -> None:
         """Before an event that runs as Python does something: the journal can take it back."""
         if journal is not None:
-            journal.append((self, None, int(self.marks[USED])))
+            journal.append((self, None, self.count))
 
     def take_back(self, key: Any, noted: int) -> None:
-        """Take back what was done since there were so many operations in it. Stamps are put back with the rows of the table."""
+        """Take back what was done from this number on (`count`). Stamps are put back with the rows of the table."""
+        noted -= int(self.marks[BASE])  # what came before may have been forgotten since
         if self._views.queued:
             table, lags = self._table, len(self._views.lags)
             sliding.take_back(self.rows, self.marks, table.slots, table.layout.twins, lags, noted)
