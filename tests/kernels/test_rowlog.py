@@ -6,12 +6,14 @@ import random
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
+import pyarrow as pa
 import pytest
 
 import timelapse as tl
 from timelapse.analysis import analyse, final_pass
 from timelapse.kernels.native.looking import Views
-from timelapse.kernels.native.memory.effectlog import NativeLog
+from timelapse.kernels.native.memory import hashtable
+from timelapse.kernels.native.memory.effectlog import LogImage, NativeLog
 from timelapse.kernels.native.memory.layout import layout_of
 from timelapse.kernels.native.memory.strings import Interned
 from timelapse.kernels.native.memory.table import NativeTable
@@ -119,7 +121,7 @@ def check(made: Made, name: str, now: int, rows: Rows) -> None:
                 assert (k in view) is (bool(own) and own[-1] > 0)
 
 
-def went(made: Made, name: str, rows: Rows, *, seed: int, start: int, events: int) -> int:
+def went(made: Made, name: str, rows: Rows, *, seed: int, start: int, events: int, keys: int = 4) -> int:
     """Events, some of which are undone; gives the time of the last."""
     chance, now, before = random.Random(seed), start, made.log.count - len(rows)
     for _ in range(events):
@@ -129,7 +131,7 @@ def went(made: Made, name: str, rows: Rows, *, seed: int, start: int, events: in
         check(made, name, now, rows)
         kept = len(rows)
         for _ in range(chance.randrange(4)):
-            write(made, name, now, chance.randrange(4), chance, rows)
+            write(made, name, now, chance.randrange(keys), chance, rows)
             check(made, name, now, rows)
         if chance.random() < 0.3:
             undo(made.journal)
@@ -168,6 +170,50 @@ def test_an_event_is_undone_whose_writes_had_rows_forgotten(make: Callable[[str]
             undo(made.journal)
             del rows[kept:]
         check(made, name, now, rows)
+
+
+@pytest.mark.parametrize("name", ["n", "s"])
+def test_a_slice_is_told_after_the_next_ones(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Rows of the log were forgotten since, and the table has grown, again and again; before and after somebody has let go of the image."""
+    monkeypatch.setattr(hashtable, "_FIRST", 4)
+    chance = random.Random(6)
+    made = compiled(name)
+    log: Any = made.log
+    rows: Rows = []
+    images, now, begun = list[tuple[LogImage, pa.Table]](), 0, 0
+    for seed in range(24):
+        log.begin()
+        now = went(made, name, rows, seed=seed, start=now, events=chance.choice([3, 60]), keys=5 + 40 * seed)
+        image, table = log.image(), log.table_of_rows()
+        assert table.num_rows == len(rows) - begun
+        begun = len(rows)
+        images.append((image, table))
+        if chance.random() < 0.4:
+            assert all(image.told() == table for image, table in images)
+            images.clear()
+    assert log._table.rows > 200
+    assert len(log.rows) < begun
+
+
+def test_sums_that_come_near_the_end_of_int64() -> None:
+    """It is known how far they go at most. Where that is too far they are looked at: what was added may have been taken away again."""
+    made = compiled("n")
+    half, now = 2**60, 0
+    for _ in range(5):
+        made.log.begin()
+        made.begin(now := now + 1)
+        made.state[1] += half
+        made.state[1] -= half
+        told = made.log.table_of_rows()
+        assert told is not None
+        assert told.column("n").to_pylist() == [half, -half]
+    made.log.begin()
+    made.begin(now + 1)
+    made.state[1] += 2**61
+    made.state[1] += 1
+    assert made.log.table_of_rows() is not None
+    made.state[2] -= 2**61
+    assert made.log.table_of_rows() is None
 
 
 @BOTH

@@ -204,10 +204,10 @@ class NativeKernel:
         """What the slice did to states. It ends here. `later`: as in Source. Raises Abandoned."""
         if not self._is_begun:
             self.begin()
-        tables = [self.collected()]
-        result.rows = self._logs.rows()
-        if not collect_later(tables, result, self._hashes, later, again=self.open):
-            collect(tables, result, 2 if self.prefetch else 1)  # the one that decoded is done by now
+        tables, logs = [self.collected()], self._logs.images()
+        if not collect_later(tables, result, logs, later, again=self.open):
+            threads = 2 if self.prefetch else 1  # the one that decoded is done by now
+            collect(tables, result, threads, logs=logs)
         self._is_begun = False
 
     def end(self, result: PassResult) -> None:
@@ -242,6 +242,8 @@ class NativeKernel:
     def settle(self) -> None:
         """What states hold now is what `former` gives from now on, as far as rows are kept."""
         if self._kept is not None:
+            if not self._kept.on:
+                self._logs.prepare()
             self._kept.settle()
 
     def former(self, name: str) -> Former | None:

@@ -8,7 +8,7 @@ import pyarrow as pa
 
 from timelapse.analysis.result import PassProgram
 from timelapse.kernels.base import Abandoned
-from timelapse.kernels.native.memory.effectlog import NativeLog
+from timelapse.kernels.native.memory.effectlog import LogImage, NativeLog
 from timelapse.kernels.native.memory.table import NativeTable
 from timelapse.kernels.native.unit import Unit
 from timelapse.kernels.native.windows import members_spec
@@ -67,15 +67,20 @@ class Logs(Mapping[str, NativeLog]):
         for log in self._logs.values():
             log.grow()
 
-    def rows(self) -> dict[tuple[str, str], pa.Table]:
-        """What the slice did to the states of which it is asked, by form. Raises Abandoned."""
-        return {(name, self._work.logs[name][0]): self._rows(name) for name in self._asked}
+    def prepare(self) -> None:
+        """Have compiled, or loaded, what a slice's end and a larger table call."""
+        for log in self._logs.values():
+            log.prepare()
 
-    def _rows(self, name: str) -> pa.Table:
+    def images(self) -> dict[tuple[str, str], LogImage | pa.Table]:
+        """What the slice did to the states of which it is asked, by form, as it may be told once the next one has begun. Raises Abandoned."""
+        return {(name, self._work.logs[name][0]): self._image(name) for name in self._asked}
+
+    def _image(self, name: str) -> LogImage | pa.Table:
         log = self._logs.get(name)
         if log is None:  # nothing is done to it
             return rows_table(self._states[name], ([], [], []), self._work.logs[name][0])
-        rows = log.table_of_rows()
-        if rows is None:
+        image = log.image()
+        if image is None:
             raise Abandoned(NEAR_THE_END)
-        return rows
+        return image

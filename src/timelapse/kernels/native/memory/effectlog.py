@@ -9,7 +9,9 @@ from __future__ import annotations
 
 import os
 import tempfile
+import weakref
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -34,6 +36,31 @@ _LARGE = 1 << 28
 """A log of more bytes than these lies in a file, of which the system keeps in memory what it likes."""
 
 
+@dataclass(frozen=True, eq=False)
+class LogImage:
+    """What a slice has done, from row `first` to before `used`. These rows stay as they are, and so do the keys in `slots`."""
+
+    rows: Ints
+    first: int
+    used: int
+    slots: Ints
+    table: NativeTable
+
+    @property
+    def nbytes(self) -> int:
+        """What its table takes, with the columns that it is made of."""
+        return 2 * 8 * (self.table.layout.width + 2) * (self.used - self.first)
+
+    def told(self) -> pa.Table:
+        """Its rows as a table, in any thread."""
+        table, width, is_set = self.table, self.table.layout.width, self.table.spec.value is None
+        found: Ints = np.empty((width + 2, self.used - self.first), np.int64)
+        count = int(sliding.told(self.rows, self.first, self.used, self.slots, width, is_set, found))
+        ts, *keys, words = found[:, :count]
+        said = {"present": pa.array(words & 1 != 0)} if is_set else {"n": pa.array(words)}
+        return pa.table({"ts": pa.array(ts), **table.key_columns(keys), **said})
+
+
 class NativeLog:
     """A kernels.rowlog.RowLog: what was done to a state, as far back as its longest lag. `table` has the rows it is about."""
 
@@ -45,6 +72,10 @@ class NativeLog:
         """The counters of members within a lag, by lag."""
         self._begin = 0
         """The slice's first row."""
+        self._images = weakref.WeakSet[LogImage]()
+        """Those that somebody still has."""
+        self._most: float | None = None
+        """So far from 0 what keys hold was at most when the slice began."""
         self.is_hopeless = False
         """Whether sums in it may come near the end of int64."""
         self._words = sliding.LINKED if views.queued else 3
@@ -65,6 +96,8 @@ class NativeLog:
         """A new slice begins."""
         if self._table.hash.exact:
             self._begin = int(self.marks[USED])
+            if self._kept and self._most is None:
+                self._most = self._furthest
         else:  # the rows of its table are gone
             self.marks[[USED, KEPT]] = self._begin = 0
 
@@ -113,21 +146,35 @@ class NativeLog:
     def table_of_rows(self) -> pa.Table | None:
         """What the slice did, in the order in which it did so. None where sums come so near the end of int64 that what
         was added is not known for certain."""
+        image = self.image()
+        return None if image is None else image.told()
+
+    def image(self) -> LogImage | None:
+        """The same, still to be told: also once the next slice has begun."""
         first, used, table = self._begin, int(self.marks[USED]), self._table
-        width, is_set = table.layout.width, table.spec.value is None
-        found: Ints = np.empty((width + 2, used - first), np.int64)
-        sizes = np.zeros(1)
-        count = int(sliding.told(self.rows, first, used, table.slots, width, is_set, found, sizes))
-        if not is_set and table.hash.exact and self._furthest + sizes[0] > CERTAIN:
-            return None
-        ts, *keys, words = found[:, :count]
-        said = {"present": pa.array(words & 1 != 0)} if is_set else {"n": pa.array(words)}
-        return pa.table({"ts": pa.array(ts), **table.key_columns(keys), **said})
+        if table.spec.value is not None and table.hash.exact:
+            size = float(sliding.size_of(self.rows, first, used))
+            most = size + (self._furthest if self._most is None else self._most)
+            if most > CERTAIN:  # of what cancels out not much may be left
+                most = self._furthest
+                if most + size > CERTAIN:
+                    return None
+            self._most = most
+        image = LogImage(self.rows, first, used, table.slots, table)
+        self._images.add(image)
+        return image
 
     @property
     def _furthest(self) -> float:
         """How far what keys hold is from 0 at most."""
         return float(sliding.furthest(self._table.slots, self._table.layout.place))
+
+    def prepare(self) -> None:
+        """Have compiled, or loaded, what a slice's end and a larger table call."""
+        table = self._table
+        sliding.size_of(self.rows, 0, 0)
+        LogImage(self.rows, 0, 0, table.slots, table).told()
+        sliding.follow(self.rows, 0, 0, table.slots, table.slots, table.mask, table.layout.width)
 
     def has_room(self, more: int) -> bool:
         """Whether so many operations go into it as it is."""
@@ -148,7 +195,7 @@ class NativeLog:
         first = self._first_needed
         while used - first + more > room // 2:
             room *= 2
-        into = self.rows if room == len(self.rows) else _rows(room, self._words)
+        into = self.rows if room == len(self.rows) and not self._images else _rows(room, self._words)
         into[: used - first] = self.rows[first:used]
         self.rows = into
         self.marks[[USED, KEPT]] -= first
@@ -328,6 +375,10 @@ class NativeLog:
     def _moved(self, slots: Ints) -> Callable[[], None]:
         first, used = self._first_needed, int(self.marks[USED])
         old, mask = self._table.slots, np.uint64(len(slots) - 1)
+        if self._images:
+            into = _rows(len(self.rows), self._words)
+            into[first:used] = self.rows[first:used]
+            self.rows = into
         sliding.follow(self.rows, first, used, old, slots, mask, self._table.layout.width)
         return lambda: None  # readers do not look at these
 

@@ -18,6 +18,7 @@ import threading
 from collections.abc import Mapping, Sequence
 from functools import partial
 from types import MappingProxyType
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -26,6 +27,7 @@ import pyarrow as pa
 from timelapse.kernels.base import PassResult
 from timelapse.kernels.native.memory import blocks
 from timelapse.kernels.native.memory.changes import UNKNOWN, hashed_as, look, only, put_in
+from timelapse.kernels.native.memory.effectlog import LogImage
 from timelapse.kernels.native.memory.hashtable import HashTable, Image
 from timelapse.kernels.native.memory.ordering import columns_of, drawer_bits
 from timelapse.kernels.native.memory.table import NativeTable
@@ -45,17 +47,23 @@ _PART = 1 << 16
 """A part of a table that is looked through has so many rows at least, free ones too."""
 WORTH_THREADS = 100_000
 """Keys from which on threads are worth starting."""
-_NONE: Mapping[HashTable, Image] = MappingProxyType({})
+_NONE: Mapping[Any, Any] = MappingProxyType({})
 
 
 Images = Mapping[HashTable, Image]
 """Of tables with which the next slice has begun: what the one before left."""
 
 
+LogImages = Mapping[tuple[str, str], LogImage | pa.Table]
+"""What a slice has added to logs, by state and form; a table where that is known already."""
+
+
 def collect(
-    workers: Sequence[Mapping[str, NativeTable]], result: PassResult, threads: int, images: Images = _NONE
-) -> None:
+    workers: Sequence[Mapping[str, NativeTable]], result: PassResult, threads: int, images: Images = _NONE, logs: LogImages = _NONE,
+) -> None:  # fmt: skip
     """Add what a slice did to states to a pass's result."""
+    for key, image in logs.items():
+        result.rows[key] = image.told() if isinstance(image, LogImage) else image
     found = effects_of([list(tables.values()) for tables in workers], threads, images)
     for name, (effects, change) in zip(workers[0], found, strict=True):
         result.effects[name] = effects
@@ -64,34 +72,46 @@ def collect(
 
 
 def collect_later(
-    workers: Sequence[Mapping[str, NativeTable]], result: PassResult, tables: Sequence[HashTable], most: int, *,
+    workers: Sequence[Mapping[str, NativeTable]],
+    result: PassResult,
+    logs: LogImages,
+    most: int,
+    *,
     again: bool,
-) -> bool:  # fmt: skip
+) -> bool:
     """Begin the next slice in these tables, and leave it to `PassResult.settle` to find what the one before did. Whether that may be: what is
     found takes `most` bytes at most, and all tables keep what their rows held. `again`: who settles it finds memory for the next time, too."""
+    tables = dict.fromkeys(table.hash for own in workers for table in own.values())
     size = sum(table.rows * table.gathered_bytes for table in tables)
+    size += sum(image.nbytes for image in logs.values())
     if not (0 < size <= most and all(table.tracked for table in tables)):
         return False
-    result.late = _Later(workers, {table: table.turn() for table in tables}, again=again)
+    result.late = _Later(workers, {table: table.turn() for table in tables}, logs, again=again)
     return True
 
 
 class _Later:
     """What a slice did, which is still to be found, by whichever thread asks first."""
 
-    def __init__(self, workers: Sequence[Mapping[str, NativeTable]], images: Images, *, again: bool) -> None:
-        self._asked: tuple[Sequence[Mapping[str, NativeTable]], Images] | None = (workers, images)
+    def __init__(
+        self, workers: Sequence[Mapping[str, NativeTable]], images: Images, logs: LogImages, *, again: bool
+    ) -> None:
+        self._asked: tuple[Sequence[Mapping[str, NativeTable]], Images, LogImages] | None = (
+            workers,
+            images,
+            logs,
+        )
         self._again = again
         self._lock = threading.Lock()
 
     def __call__(self, result: PassResult, threads: int) -> None:
         with self._lock:
             if self._asked is not None:
-                workers, images = self._asked
-                collect(workers, result, threads, images)
+                workers, images, logs = self._asked
+                collect(workers, result, threads, images, logs)
                 self._asked = None
                 tables = list(images) if self._again else []
-                del images  # their memory is what the next ones take
+                del images, logs  # their memory is what the next ones take
                 for table in tables:
                     table.make_ready()
 

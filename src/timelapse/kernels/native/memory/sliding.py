@@ -212,10 +212,19 @@ def restamp(log, marks, slots, at):  # type: ignore[no-untyped-def]
 
 
 @primitive()
-def told(log, first, used, slots, width, idle, found, sizes):  # type: ignore[no-untyped-def]
+def size_of(log, first, used):  # type: ignore[no-untyped-def]
+    """The sum of the words of a log's rows without their signs."""
+    size = 0.0
+    for n in range(first, used):
+        size += abs(np.float64(log[n, 2]))
+    return size
+
+
+@primitive()
+def told(log, first, used, slots, width, idle, found):  # type: ignore[no-untyped-def]
     """What a log's rows say: each one's time, its key's words and its word, a column each in `found`. Returns how many there
-    are, without those of nothing unless `idle`. `sizes[0]`: the sum of the words without their signs."""
-    count, size = 0, 0.0
+    are, without those of nothing unless `idle`."""
+    count = 0
     for n in range(first, used):
         if n + _SOON < used:
             prefetch(slots, log[n + _SOON, 1])
@@ -226,9 +235,7 @@ def told(log, first, used, slots, width, idle, found, sizes):  # type: ignore[no
             for w in range(1, width + 1):
                 found[w, count] = slots[i, w]
             found[width + 1, count] = word
-            size += abs(np.float64(word))
             count += 1
-    sizes[0] = size
     return count
 
 
