@@ -4,25 +4,31 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable
+from contextlib import nullcontext
 from typing import Any, NamedTuple
 
 import pyarrow as pa
 import pytest
 
 import timelapse as tl
+from tests.depth import deep
+from tests.native.gradual import switches
 from timelapse.analysis import analyse, final_pass
 from timelapse.kernels.native.looking import Views
 from timelapse.kernels.native.memory import hashtable
 from timelapse.kernels.native.memory.effectlog import LogImage, NativeLog
-from timelapse.kernels.native.memory.layout import layout_of
+from timelapse.kernels.native.memory.growth import Growth, make_ready_beside
+from timelapse.kernels.native.memory.keeping import Kept
+from timelapse.kernels.native.memory.layout import Layout, layout_of
 from timelapse.kernels.native.memory.strings import Interned
 from timelapse.kernels.native.memory.table import NativeTable
-from timelapse.kernels.native.windows import sliding_of
+from timelapse.kernels.native.windows import members_spec, sliding_of
 from timelapse.kernels.python.stores import TrackedStore
 from timelapse.kernels.python.windows import Windows
 from timelapse.kernels.rowlog import Earlier, RowLog
 from timelapse.kinds.effects import Journal, undo
 from timelapse.model.program import spec_of
+from timelapse.model.types import INT
 
 WIDTHS = (7, 20)
 
@@ -32,15 +38,18 @@ class Put(tl.Event):
 
 
 class Looked(tl.Program):
-    """Three forms of rows: what is added up, whether a key is there, and operations."""
+    """Three forms of rows: what is added up, whether a key is there, and operations; and members that are counted."""
 
     n: tl.Counter[int]
     s: tl.Set[int]
+    g: tl.SetOf[int, int]
     m: tl.Max[int, int] = tl.state(default=-1)
 
     @tl.on(Put)
     def put(self, e: Put) -> None:
         self.n[e.k] += self.n.last(7)[e.k] + self.n.last(20)[e.k]
+        if self.g.last(7).count(e.k) < self.g.last(20).count(e.k):
+            self.g.add(e.k, e.k)
         if e.k in self.s.last(7) and e.k in self.s.last(20):
             self.s.add(e.k)
         if self.m.last(7)[e.k] == self.m.last(20)[e.k]:
@@ -80,8 +89,13 @@ def compiled(name: str) -> Made:
     journal: Journal = []
     sliding = sliding_of(Looked())[name]
     layout = layout_of(SPECS[name], WORK, final=True, extra=sliding.extra)
-    table = NativeTable(SPECS[name], layout, Interned(["", b""]))
-    log = NativeLog(table, sliding, {}, kept=True)
+    interned = Interned(["", b""])
+    table = NativeTable(SPECS[name], layout, interned)
+    counted = Layout(1, INT, "exact", tracked=False)
+    hidden = {
+        lag: NativeTable(members_spec(SPECS[name], lag), counted, interned) for lag in WIDTHS if name == "g"
+    }
+    log = NativeLog(table, sliding, hidden, kept=True)
     views = Views({name: table}, {name: log})
     return Made(log, views.live(name, journal), journal, views.begin)
 
@@ -191,8 +205,90 @@ def test_a_slice_is_told_after_the_next_ones(name: str, monkeypatch: pytest.Monk
         if chance.random() < 0.4:
             assert all(image.told() == table for image, table in images)
             images.clear()
-    assert log._table.rows > 200
+    assert log.table.rows > 200
     assert len(log.rows) < begun
+
+
+class Model:
+    """What the contract says, of many keys. `latest`: of each key, or pair of key and member, when it was written last, and what; `total`: of each key."""
+
+    def __init__(self, name: str) -> None:
+        self.name, self.rows, self.total = name, list[tuple[int, Any, int]](), dict[Any, int]()
+
+    def check(self, made: Made, now: int, keys: list[int]) -> None:
+        for width in WIDTHS:
+            seen = [row for row in self.rows if row[0] > now - width]
+            latest = {key: v for _, key, v in seen}
+            view = made.state.last(width)
+            for k in keys:
+                if self.name == "n":
+                    assert view[k] == sum(v for _, key, v in seen if key == k)
+                    assert made.state[k] == self.total.get(k, 0)
+                elif self.name == "s":
+                    assert (k in view) is (latest.get(k, -1) > 0)
+                else:
+                    assert view.count(k) == sum(v > 0 for (key, _), v in latest.items() if key == k)
+
+
+@pytest.mark.parametrize("name", ["n", "s", "g"])
+@pytest.mark.parametrize("seed", range(deep(12, 3)))
+def test_a_log_goes_along_where_its_table_grows_part_by_part(
+    name: str, seed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And where that of counts of its members does. Events are undone, slices begin, and those before are told later; now and then there is so
+    much at once that a table is full before all is moved."""
+    chance = random.Random(seed)
+    sizes = switches(monkeypatch, chance)
+    made, model = compiled(name), Model(name)
+    log: Any = made.log
+    tables = [log.table.hash, *(counter.hash for counter in log.hidden.values())]
+    kept, growth, now, begun = Kept(tables, 1), [Growth(0, 0) for _ in tables], 0, 0
+    kept.settle()
+    log.prepare()
+    images = list[tuple[LogImage, list[tuple[int, Any, int]]]]()
+    log.begin()
+    for step in range(300):
+        writes = 60 if chance.random() < 0.02 else chance.randrange(5)
+        make_ready_beside(kept, growth, [(1, 0)] * len(tables), writes, 0, nullcontext(), gradually=True)
+        made.journal.clear()
+        now += chance.choice([0, 1, 1, 9])
+        made.begin(now)
+        before, total = len(model.rows), dict(model.total)
+        for _ in range(writes):
+            k, member, v = chance.randrange(4 + step), chance.randrange(6), chance.choice([1, 2, 5, -3])
+            key: Any = (k, member) if name == "g" else k
+            if name == "n":
+                made.state[k] += v
+                model.total[k] = model.total.get(k, 0) + v
+            else:
+                (made.state.add if v > 0 else made.state.discard)(*(key if name == "g" else (k,)))
+            model.rows.append((now, key, v))
+        if chance.random() < 0.2:
+            undo(made.journal)
+            del model.rows[before:]
+            model.total = total
+        log.keep()
+        model.check(made, now, [chance.randrange(4 + step) for _ in range(6)])
+        if chance.random() < 0.3:
+            kept.settle()
+        if chance.random() < 0.05:
+            images.append((log.image(), model.rows[begun:]))
+            begun = len(model.rows)
+            tables[0].turn()
+            for table in tables:
+                table.begin()
+            log.begin()
+        if chance.random() < 0.05:
+            for image, rows in images:
+                told = image.told()
+                keys = told.column("k0").to_pylist()
+                keys = list(zip(keys, told.column("k1").to_pylist(), strict=True)) if name == "g" else keys
+                said = told.column("n" if name == "n" else "present").to_pylist()
+                wanted = [(ts, k, v if name == "n" else v > 0) for ts, k, v in rows]
+                assert list(zip(told.column("ts").to_pylist(), keys, said, strict=True)) == wanted
+            images.clear()
+    assert len(sizes) > 1
+    assert max(sizes) > 60
 
 
 def test_sums_that_come_near_the_end_of_int64() -> None:

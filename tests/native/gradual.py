@@ -17,7 +17,11 @@ class AtOnce:
     """A thread that has ended once it is started."""
 
     def __init__(self, target: Callable[[], None], **_: Any) -> None:
-        self.start = target
+        self._target = target
+
+    def start(self) -> None:
+        self._target()
+        del self._target
 
     def is_alive(self) -> bool:
         return False

@@ -36,6 +36,7 @@ from timelapse.kernels.native.steady import Reach
 from timelapse.kernels.native.taken import TakenOut
 from timelapse.kernels.native.ticks import TickRoom
 from timelapse.kernels.native.unit import ABROAD, HOPELESS, LEAVE, LISTED, PAUSED, ROOM, SPENT, Unit, left
+from timelapse.kernels.native.usual import are_compiled, compile_usual
 from timelapse.kernels.native.views import Foreign, live_state
 from timelapse.kernels.native.within import Within
 from timelapse.kernels.native.written import Written
@@ -242,7 +243,9 @@ class NativeKernel:
     def settle(self) -> None:
         """What states hold now is what `former` gives from now on, as far as rows are kept."""
         if self._kept is not None:
-            if not self._kept.on:
+            if not self._kept.on:  # what the first checkpoint calls
+                if not are_compiled():
+                    compile_usual()
                 self._logs.prepare()
             self._kept.settle()
 
@@ -346,7 +349,7 @@ class NativeKernel:
                 self._hand_back(self._place(batch, lo, position)[2])
             if self._kept is not None:
                 own = self._growth, self._most_rows, hi - lo, self._done, self.guard
-                make_ready_beside(self._kept, *own, gradually=not self._logs)
+                make_ready_beside(self._kept, *own, gradually=not self._logs.queued)
             with self.guard:
                 at = self._some(batch, lo, hi, position, shown)
             tick(at - lo)

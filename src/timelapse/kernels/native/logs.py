@@ -45,6 +45,11 @@ class Logs(Mapping[str, NativeLog]):
     def __len__(self) -> int:
         return len(self._logs)
 
+    @property
+    def queued(self) -> bool:
+        """Whether one has queues of values, whose links change before the end."""
+        return any(log.queued for log in self._logs.values())
+
     def begin(self) -> None:
         """A new slice begins. Raises Abandoned."""
         if any(log.is_hopeless for log in self._logs.values()):

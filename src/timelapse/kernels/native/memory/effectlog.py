@@ -12,13 +12,15 @@ import tempfile
 import weakref
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from timelapse.kernels.native.memory import sliding
+from timelapse.kernels.native.memory import blocks, sliding
+from timelapse.kernels.native.memory.along import CountsAlong, LogAlong, Passing
 from timelapse.kernels.native.memory.table import NativeTable
 from timelapse.kernels.native.windows import BASE, HEAD, KEPT, MODERATE, USED, Sliding
 from timelapse.kernels.rowlog import Earlier
@@ -67,43 +69,63 @@ class NativeLog:
     def __init__(
         self, table: NativeTable, views: Sliding, hidden: Mapping[int, NativeTable], *, kept: bool = False
     ) -> None:
-        """`kept`: it is asked what a slice has done."""
-        self._table, self._views, self.hidden, self._kept = table, views, hidden, kept
-        """The counters of members within a lag, by lag."""
+        """`hidden`: the counters of members within a lag, by lag. `kept`: it is asked what a slice has done."""
+        self.table, self._views, self.hidden, self._kept = table, views, hidden, kept
         self._begin = 0
         """The slice's first row."""
         self._images = weakref.WeakSet[LogImage]()
         """Those that somebody still has."""
-        self._most: float | None = None
-        """So far from 0 what keys hold was at most when the slice began."""
+        self.along = weakref.WeakSet[Passing]()
+        """How it goes along with tables that grow."""
+        self._sums = kept and table.hash.exact and table.spec.value is not None
+        self._most = self._furthest if self._sums else 0.0
+        """So far from 0 what keys hold was at most when the slice began, or now,"""
+        self._added, self._summed = 0.0, 1
+        """and so much has been added since, without signs, by the rows up to before this number."""
         self.is_hopeless = False
         """Whether sums in it may come near the end of int64."""
         self._words = sliding.LINKED if views.queued else 3
-        self.rows: Ints = _rows(_FEW, self._words)
+        self.rows: Ints = self.new_rows(_FEW)
         self.marks: Ints = np.zeros(HEAD + 2 * len(views.lags), np.int64)
         self.marks[BASE] = 1  # a stamp is never 0
         self.marks[HEAD + 1 :: 2] = views.lags
         table.hash.moving.append(self._moved)
+        table.hash.along.append(partial(LogAlong, self, slice(1 if views.stamped else None)))
+        for number, lag in enumerate(views.lags, 1):
+            if lag in hidden:
+                counter = hidden[lag]
+                counter.hash.along.append(partial(CountsAlong, self, slice(number, number + 1), counter))
 
     @property
-    def _first_needed(self) -> int:
+    def base(self) -> int:
+        """The number of the first row that is still there."""
+        return int(self.marks[BASE])
+
+    @property
+    def reached(self) -> Ints:
+        """The numbers of the next row, and of those at which the cursors stand."""
+        reached: Ints = np.concatenate([self.marks[[USED]], self.marks[HEAD::2]]) + self.marks[BASE]
+        return reached
+
+    @property
+    def first_needed(self) -> int:
         """The first row that some view still sees, or that is asked for."""
-        cursors = self.marks[HEAD::2]
-        first = int(cursors.min()) if len(cursors) else int(self.marks[USED])
-        return min(first, self._begin) if self._kept else first
+        first = int(self.reached[1:].min(initial=self.count)) - self.base
+        first = min(first, self._begin) if self._kept else first
+        return min([first, *(along.first - self.base for along in self.along)])
 
     def begin(self) -> None:
         """A new slice begins."""
-        if self._table.hash.exact:
+        if self.table.hash.exact:
             self._begin = int(self.marks[USED])
-            if self._kept and self._most is None:
-                self._most = self._furthest
+            self._sum()
+            self._most, self._added = self._most + self._added, 0.0
         else:  # the rows of its table are gone
             self.marks[[USED, KEPT]] = self._begin = 0
 
     def recall(self, earlier: Earlier) -> None:
         """Take what earlier slices did, before anything else: the table has what keys hold after that."""
-        table, stamped = self._table, self._views.stamped
+        table, stamped = self.table, self._views.stamped
         place, twins = table.layout.place, table.layout.twins
         lags = () if stamped else self._views.lags
         for at in range(len(lags)):
@@ -115,6 +137,7 @@ class NativeLog:
         self.reserve(count)
         _find(self.rows, keys, table)
         self.marks[[USED, KEPT]] = count
+        self._summed = self.count
         ts, said = (one_array(rows.column(name)) for name in ("ts", "present" if stamped else "n"))
         times = self.rows[:count, 0] = np.asarray(ts)
         words = self.rows[:count, 2] = np.asarray(said.cast(pa.int64()))
@@ -133,7 +156,7 @@ class NativeLog:
 
     def _count(self, counter: NativeTable, first: int) -> None:
         """Count the members, by key, whose latest operation is in the log from a row on."""
-        table, used = self._table, int(self.marks[USED])
+        table, used = self.table, int(self.marks[USED])
         rows, width = self.rows[first:used, 1], counter.layout.width
         latest = table.slots[rows, table.layout.twins] == self.marks[BASE] + np.arange(first, used)
         members = rows[latest & (table.slots[rows, 0] & table.layout.present != 0)]
@@ -151,30 +174,36 @@ class NativeLog:
 
     def image(self) -> LogImage | None:
         """The same, still to be told: also once the next slice has begun."""
-        first, used, table = self._begin, int(self.marks[USED]), self._table
-        if table.spec.value is not None and table.hash.exact:
-            size = float(sliding.size_of(self.rows, first, used))
-            most = size + (self._furthest if self._most is None else self._most)
-            if most > CERTAIN:  # of what cancels out not much may be left
-                most = self._furthest
-                if most + size > CERTAIN:
-                    return None
-            self._most = most
+        first, used, table = self._begin, int(self.marks[USED]), self.table
+        self._sum()
+        if self._most + self._added > CERTAIN:  # of what cancels out not much may be left
+            self._most = self._furthest
+            if self._most + self._added > CERTAIN:
+                return None
         image = LogImage(self.rows, first, used, table.slots, table)
         self._images.add(image)
         return image
 
+    def _sum(self) -> None:
+        """Take account of the rows that have come, while they are at hand."""
+        if self._sums:
+            until = self.count
+            self._added += float(sliding.size_of(self.rows, self._summed - self.base, until - self.base))
+            self._summed = until
+
     @property
     def _furthest(self) -> float:
         """How far what keys hold is from 0 at most."""
-        return float(sliding.furthest(self._table.slots, self._table.layout.place))
+        return float(sliding.furthest(self.table.slots, self.table.layout.place))
 
     def prepare(self) -> None:
         """Have compiled, or loaded, what a slice's end and a larger table call."""
-        table = self._table
+        table = self.table
         sliding.size_of(self.rows, 0, 0)
         LogImage(self.rows, 0, 0, table.slots, table).told()
-        sliding.follow(self.rows, 0, 0, table.slots, table.slots, table.mask, table.layout.width)
+        self.copy_moved(0, 0, table.slots, self.rows, 0)
+        for counter in self.hidden.values():
+            CountsAlong(self, slice(1), counter).written()
 
     def has_room(self, more: int) -> bool:
         """Whether so many operations go into it as it is."""
@@ -182,6 +211,7 @@ class NativeLog:
 
     def ready(self, more: int, now: int) -> list[Ints]:
         """The arrays, with room for more operations. Before they grow what no view sees from `now` on is forgotten."""
+        self._sum()
         if not self.has_room(more):
             self.advance(now)
             self.reserve(more)
@@ -191,17 +221,29 @@ class NativeLog:
         """Make room for so many operations. What all cursors have passed is forgotten."""
         if self.has_room(more):
             return
-        used, room = int(self.marks[USED]), len(self.rows)
-        first = self._first_needed
-        while used - first + more > room // 2:
-            room *= 2
-        into = self.rows if room == len(self.rows) and not self._images else _rows(room, self._words)
+        used, room, first = int(self.marks[USED]), self.room_for(more), self.first_needed
+        into = self.rows if room == len(self.rows) and not self._images else self.new_rows(room)
         into[: used - first] = self.rows[first:used]
-        self.rows = into
-        self.marks[[USED, KEPT]] -= first
-        self.marks[HEAD::2] -= first
-        self.marks[BASE] += first
-        self._begin -= min(first, self._begin)
+        self.take(into, self.base + first)
+
+    def room_for(self, more: int) -> int:
+        """How large an array it takes that has all rows that are needed, and so many more."""
+        used, room = int(self.marks[USED]) - self.first_needed, len(self.rows)
+        while used + more > room // 2:
+            room *= 2
+        return room
+
+    def new_rows(self, count: int) -> Ints:
+        """An array for so many rows, whatever is in it."""
+        return _rows(count, self._words)
+
+    def take(self, rows: Ints, first: int) -> None:
+        """Have another array, which has the rows from this number on."""
+        gone, self.rows = first - self.base, rows
+        self.marks[[USED, KEPT]] -= gone
+        self.marks[HEAD::2] -= gone
+        self.marks[BASE] += gone
+        self._begin -= min(gone, self._begin)
 
     def grow(self) -> None:
         """Make room after one event of a loop needed more than there was."""
@@ -210,7 +252,7 @@ class NativeLog:
     def rewind(self) -> None:
         """Take back what the event has done."""
         if self._views.stamped:
-            sliding.unstamp(self.rows, self.marks, self._table.slots, self._table.layout.twins)
+            sliding.unstamp(self.rows, self.marks, self.table.slots, self.table.layout.twins)
         self.take_back(None, int(self.marks[BASE] + self.marks[KEPT]))
 
     def moment(self) -> Ints:
@@ -224,7 +266,7 @@ class NativeLog:
 
     def go_back(self, then: Ints) -> None:
         """What was done since a moment, and passed by cursors, has not been. The table's words of values are left to others."""
-        table, moved = self._table, then[BASE] - self.marks[BASE]
+        table, moved = self.table, then[BASE] - self.marks[BASE]
         used, cursors = int(then[USED] + moved), then[HEAD::2] + moved
         twins = table.layout.twins
         if self._views.stamped:
@@ -247,7 +289,7 @@ class NativeLog:
         """Take back what was done from this number on (`count`). Stamps are put back with the rows of the table."""
         noted -= int(self.marks[BASE])  # what came before may have been forgotten since
         if self._views.queued:
-            table, lags = self._table, len(self._views.lags)
+            table, lags = self.table, len(self._views.lags)
             sliding.take_back(self.rows, self.marks, table.slots, table.layout.twins, lags, noted)
         self.marks[USED] = noted
 
@@ -263,8 +305,8 @@ class NativeLog:
 
     def note(self, row: int, ts: int, value: int) -> None:
         """Before a row's word becomes a value, where an event runs as Python."""
-        layout = self._table.layout
-        added = (value - int(self._table.slots[row, layout.place])) & (1 << 64) - 1
+        layout = self.table.layout
+        added = (value - int(self.table.slots[row, layout.place])) & (1 << 64) - 1
         self.add(row, ts, added - (1 << 64) if added >> 63 else added)
 
     def add(self, row: int, ts: int, n: int) -> None:
@@ -273,14 +315,14 @@ class NativeLog:
 
     def stamp(self, row: int, ts: int, *, present: bool = True) -> None:
         """A row's latest operation is this one, of an event that runs as Python. `present`: whether it leaves its key there."""
-        at = self._table.layout.twins
-        self._push(row, ts, 2 * int(self._table.slots[row, at]) + present)
-        self._table.slots[row, at] = self.marks[BASE] + self.marks[USED] - 1
+        at = self.table.layout.twins
+        self._push(row, ts, 2 * int(self.table.slots[row, at]) + present)
+        self.table.slots[row, at] = self.marks[BASE] + self.marks[USED] - 1
 
     def offer(self, row: int, ts: int, word: int, *, largest: bool, real: bool) -> None:
         """A value is offered under a row's key, by an event that runs as Python. `largest`: of a Max."""
         self.reserve(1)
-        table = self._table
+        table = self.table
         sliding.enqueue(
             self.rows, self.marks, ts, table.slots, row, table.layout.twins, len(self._views.lags), word,
             1 if largest else -1, int(real),
@@ -289,12 +331,12 @@ class NativeLog:
     def empty(self, row: int, ts: int) -> None:
         """The key of a row is deleted by an event that runs as Python."""
         self.reserve(1)
-        table = self._table
+        table = self.table
         sliding.empty(self.rows, self.marks, ts, table.slots, row, table.layout.twins, len(self._views.lags))
 
     def best(self, row: int, lag: int) -> int | None:
         """The word of the value that is first in the queue of a row's key within the lag."""
-        link = int(self._table.slots[row, self._first(lag)])
+        link = int(self.table.slots[row, self._first(lag)])
         return int(self.rows[link - self.marks[BASE], sliding.WORD]) if link else None
 
     @property
@@ -308,12 +350,12 @@ class NativeLog:
 
     def first(self, row: int, lag: int) -> tuple[int, int] | None:
         """When the value was offered that is first in the queue of a row's key within the lag, and its place among operations."""
-        link = int(self._table.slots[row, self._first(lag)])
+        link = int(self.table.slots[row, self._first(lag)])
         return (int(self.rows[link - self.marks[BASE], 0]), link) if link else None
 
     def _first(self, lag: int) -> int:
         """Where rows have the first link of a lag's queue."""
-        return self._table.layout.twins + 1 + self._views.lags.index(lag)
+        return self.table.layout.twins + 1 + self._views.lags.index(lag)
 
     def _push(self, row: int, ts: int, word: int) -> None:
         self.reserve(1)
@@ -322,13 +364,13 @@ class NativeLog:
 
     def within(self, row: int, lag: int) -> bool:
         """Whether a row's key is there and its latest operation within the lag."""
-        slots = self._table.slots
-        layout = self._table.layout
+        slots = self.table.slots
+        layout = self.table.layout
         return bool(slots[row, 0] & layout.present) and int(slots[row, layout.twins]) >= self.place(lag)
 
     def value(self, row: int, lag: int, *, last: bool) -> int:
         """A row's integer as of the lag ago, or what it has changed since."""
-        layout, slots = self._table.layout, self._table.slots
+        layout, slots = self.table.layout, self.table.slots
         before = int(slots[row, layout.twins + self._views.lags.index(lag)])
         return int(slots[row, layout.place]) - before if last else before
 
@@ -339,12 +381,12 @@ class NativeLog:
 
     def values(self, lag: int, *, last: bool) -> tuple[Ints, list[int]]:
         """The rows whose integer was not 0 the lag ago, with it; or those that may have changed since, with by how much."""
-        at, slots = self._table.layout.twins + self._views.lags.index(lag), self._table.slots
+        at, slots = self.table.layout.twins + self._views.lags.index(lag), self.table.slots
         if not last:
             rows = np.flatnonzero(slots[:, at])
             return rows, slots[rows, at].tolist()
         rows = self.rows_within(lag)
-        now, before = slots[rows, self._table.layout.place].tolist(), slots[rows, at].tolist()
+        now, before = slots[rows, self.table.layout.place].tolist(), slots[rows, at].tolist()
         return rows, [a - b for a, b in zip(now, before, strict=True)]
 
     def keep(self) -> None:
@@ -353,7 +395,7 @@ class NativeLog:
 
     def advance(self, now: int) -> None:
         """Bring all lags up to date, for a log event at a time."""
-        table = self._table
+        table = self.table
         for index, lag in enumerate(self._views.lags):
             cursor, limit = HEAD + 2 * index, now - lag
             if limit < -(2**63):
@@ -373,14 +415,19 @@ class NativeLog:
                 sliding.slide(*given, table.slots, table.layout.twins + index, limit)
 
     def _moved(self, slots: Ints) -> Callable[[], None]:
-        first, used = self._first_needed, int(self.marks[USED])
-        old, mask = self._table.slots, np.uint64(len(slots) - 1)
-        if self._images:
-            into = _rows(len(self.rows), self._words)
-            into[first:used] = self.rows[first:used]
-            self.rows = into
-        sliding.follow(self.rows, first, used, old, slots, mask, self._table.layout.width)
-        return lambda: None  # readers do not look at these
+        for along in self.along:
+            if along.slots is slots:
+                return along.take
+        first, used = self.first_needed, int(self.marks[USED])
+        into = self.new_rows(len(self.rows)) if self._images else self.rows
+        self.copy_moved(first, used, slots, into, first)
+        self.rows = into  # readers do not look at these
+        return lambda: None
+
+    def copy_moved(self, first: int, used: int, slots: Ints, into: Ints, at: int) -> None:
+        """Put rows into an array, from a place on, with the places of their keys in other slots."""
+        old, mask = self.table.slots, np.uint64(len(slots) - 1)
+        sliding.follow(self.rows, into, at - first, first, used, old, slots, mask, self.table.layout.width)
 
 
 def _find(log: Ints, keys: Ints, table: NativeTable) -> None:
@@ -393,7 +440,7 @@ def _find(log: Ints, keys: Ints, table: NativeTable) -> None:
 
 def _rows(count: int, words: int) -> Ints:
     if 8 * words * count <= _LARGE:
-        return np.zeros((count, words), np.int64)
+        return blocks.empty(count * words).reshape(count, words)
     root = scratch_root(large=True)
     with writing(root), tempfile.TemporaryFile(dir=root) as file:
         # Room is taken now: writing to a mapped page for which there is none would end the process.

@@ -7,6 +7,7 @@ empty nothing has to be kept before a write.
 from __future__ import annotations
 
 import itertools
+import sys
 import threading
 from collections.abc import Callable, Sequence
 from contextlib import suppress
@@ -67,6 +68,29 @@ class Image:
     rows: int
 
 
+class Along:
+    """What goes along where a table grows part by part: who has places of its rows, or writes rows of which nobody has copies (keeping.py)."""
+
+    def find(self) -> None:
+        """Find the memory that it takes: in the thread that finds that of the table."""
+
+    def written(self) -> Ints:
+        """The places of rows that were written since it began, or since this was last asked. All events are through."""
+        raise NotImplementedError
+
+    @property
+    def is_there(self) -> bool:
+        """Whether it knows all places in the larger array."""
+        return True
+
+    def go_on(self, slots: Ints, most: int) -> int:
+        """Find out so many further places at most in the larger array, which has all rows. Returns how many."""
+        return 0
+
+    def take(self) -> None:
+        """The larger array is the table's."""
+
+
 class HashTable:
     """Rows by key. `slots` are the rows, `rows` counts those in use; `base` has their flags and live words at the
     slice's start, no rows where all began empty or nobody asks for it. `mapped`: start states whose keys are taken
@@ -88,6 +112,8 @@ class HashTable:
         self.mapped: MappedRows | None = None
         self.moving: list[Callable[[Ints], Callable[[], None]]] = []
         """Called with a larger array that has all rows, before it is the table's. What is given is called right after."""
+        self.along: list[Callable[[], Along]] = []
+        """Called when it begins to grow part by part."""
         self.written: list[Callable[[int], None]] = []
         """Called before Python writes a row."""
         self._ready: Ints | None = None
@@ -233,7 +259,9 @@ class HashTable:
     def make_ready(self) -> None:
         """Have memory for the next `turn`: in any thread, while the table is used. Who turns a table does not wait until the system has found it."""
         if self.tracked:
-            self._ready = blocks.found(len(self.slots) * (1 + self._live))
+            found = blocks.found(len(self.slots) * (1 + self._live))
+            if len(found) == len(self.slots) * (1 + self._live):  # it has not grown meanwhile
+                self._ready = found
 
     def description(self, starts: Ints, data: npt.NDArray[np.uint8]) -> Ints:
         """What machine code takes keys over from. Codes stand for what these arrays of the string pool hold."""
@@ -287,27 +315,36 @@ class Growing:
         self._at = self._there = 0
         """So many rows of the table are moved, and so many are there."""
         self._found: tuple[Ints, Ints, Ints | None] | None = None
+        self._along = [begin() for begin in table.along]
         self._finding = threading.Thread(target=self._find, name="timelapse-room", daemon=True)
         self._finding.start()
 
     def _find(self) -> None:
         rows, (own, base) = self._rows, self._words
-        with suppress(MemoryError):  # then it grows at once, or fails there
+        with suppress(MemoryError, OSError):  # then it grows at once, or fails there
+            for along in self._along:
+                along.find()
             slots = blocks.found(rows * own, zeros=True).reshape(rows, own)
             before = blocks.found(rows * base if self._based else 0, zeros=True).reshape(-1, base)
             self._found = slots, before, blocks.found(rows * base) if self._is_tracked else None
 
     def go_on(self, events: int, *, full: bool) -> bool:
-        """Move the next rows, before so many events, or all of them where the table is `full`. Whether all are moved."""
+        """Move the next rows, before so many events, or all of them where the table is `full`. Whether all are moved, and who goes along is there."""
         if full:
             self._finding.join()
+        for along in self._along:
+            self.again(along.written())
         if self._finding.is_alive() or self._found is None:
             return False
         end = len(self._table.slots)
-        hi = end if full else min(end, self._at + max(_PART, _EACH * events))
-        self._there += int(prim.rehash(*self._arrays(self._found), self._at, hi))
-        self._at = hi
-        return hi == end
+        left = sys.maxsize if full else max(_PART, _EACH * events)
+        lo, hi = self._at, min(end, self._at + left)
+        self._there += int(prim.rehash(*self._arrays(self._found), lo, hi))
+        self._at, left = hi, left - (hi - lo)
+        if hi == end:
+            for along in self._along:
+                left -= along.go_on(self._found[0], left)
+        return hi == end and all(along.is_there for along in self._along)
 
     def again(self, places: Ints) -> None:
         """Rows of the table, at these places, were written since they may have been moved."""

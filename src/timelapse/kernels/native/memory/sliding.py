@@ -257,7 +257,12 @@ def withdraw(log, first, used, slots, at):  # type: ignore[no-untyped-def]
 
 
 @primitive()
-def follow(log, first, used, old, slots, mask, width):  # type: ignore[no-untyped-def]
-    """The table has moved: where the log's rows are now."""
+def follow(log, into, further, first, used, old, slots, mask, width):  # type: ignore[no-untyped-def]
+    """The table has moved: the log's rows `first` to before `used`, with where theirs are now, come to stand in an array, so much further there."""
     for n in range(first, used):
-        log[n, 1] = np.int64(row_of(slots, mask, old, log[n, 1], IN_ROW, width))
+        if n + _SOON < used:
+            prefetch(old, log[n + _SOON, 1])
+        row = log[n, 1]
+        for w in range(log.shape[1]):
+            into[n + further, w] = log[n, w]
+        into[n + further, 1] = np.int64(row_of(slots, mask, old, row, IN_ROW, width))
