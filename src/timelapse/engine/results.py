@@ -191,6 +191,12 @@ def write_quarantined(rows: Sequence[Quarantined], folder: Path, slice_id: int) 
     return _write_parquet(quarantined_table(rows), quarantined_path(folder, slice_id))
 
 
+def quarantined_seqs(folder: Path, slice_id: int) -> list[int]:
+    """The events that `write_quarantined` wrote of."""
+    seqs: list[int] = pq.read_table(quarantined_path(folder, slice_id), columns=["seq"])["seq"].to_pylist()
+    return seqs
+
+
 def read_quarantined(folder: Path, slice_id: int) -> list[Quarantined]:
     """What `write_quarantined` wrote of a slice that took events out."""
     rows = pq.read_table(quarantined_path(folder, slice_id)).to_pylist()

@@ -29,6 +29,8 @@ class Foreseen:
     """What was added, by table, without signs."""
     decider: Decider | None = None
     """What runs ahead, where states decide which events fail."""
+    is_used: bool = False
+    """Something has been gone through without the events that were left out."""
     is_off: bool = False
     """It is not known of the log's events which fail, and none was left out."""
 

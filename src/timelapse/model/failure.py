@@ -15,7 +15,7 @@ from timelapse.model.events import Event
 from timelapse.model.program import Program, spec_of
 from timelapse.moments import time_text
 
-_LONGEST = 500
+LONGEST = 500
 _CHANGES = frozenset({"add", "append", "discard", "extend", "insert", "pop", "remove", "update"})
 """Methods by which sets and lists change: what states give has none of them."""
 
@@ -59,7 +59,7 @@ def is_own(error: BaseException) -> bool:
 def cause_of(error: BaseException) -> str:
     """An exception as `Type: text`, valid as UTF-8 and of bounded length."""
     text = f"{type(error).__name__}: {error}".encode(errors="backslashreplace").decode()
-    return text if len(text) <= _LONGEST else text[: _LONGEST - 3] + "..."
+    return text if len(text) <= LONGEST else text[: LONGEST - 3] + "..."
 
 
 AGAIN = "fix the handler, guard against such an event, or replay with quarantine=True (--quarantine)"

@@ -17,7 +17,7 @@ from typing import Protocol
 from timelapse.analysis import final_pass
 from timelapse.display import many
 from timelapse.engine.job import Job, SliceReport, quarantined_path
-from timelapse.engine.results import read_quarantined, write_quarantined
+from timelapse.engine.results import quarantined_seqs, read_quarantined, write_quarantined
 from timelapse.env.machine import memory_setting
 from timelapse.errors import HandlerError
 from timelapse.kernels.choose import runs_compiled
@@ -152,25 +152,30 @@ def _late(request: Request, chain: Plan) -> Plan | None:
 
 def all_taken_out(
     request: Request, job: Job, gone: Sequence[Quarantined], reports: Sequence[SliceReport]
-) -> list[Quarantined]:
-    """The events that a replay was without and those that its slices took out: listed in its first file, instead of those of the `reports`.
+) -> int:
+    """How many events a replay was without, with those that its slices took out: listed in its first file, instead of those of the `reports`.
 
     Raises TimesMoved.
     """
-    here = [row for report in reports for row in read_quarantined(job.out, report.slice)]
-    found = sorted([*gone, *here], key=lambda row: row[2])
+    here = [seq for report in reports for seq in quarantined_seqs(job.out, report.slice)]
+    is_moved = False
     if here:
         reader = request.source.reader
-        rest = reader_without(reader, (row[2] for row in here))
+        rest = reader_without(reader, here)
         refuse_silence(request.program, rest)
-        if not left_as_it_is(reader, rest, job.cuts):
-            raise TimesMoved(found)
+        is_moved = not left_as_it_is(reader, rest, job.cuts)
+        if not (is_moved or gone) and [report.slice for report in reports] == [0] and here == sorted(here):
+            return len(here)  # they are all in that file
+    own = [row for report in reports for row in read_quarantined(job.out, report.slice)]
+    found = sorted([*gone, *own], key=lambda row: row[2])
+    if is_moved:
+        raise TimesMoved(found)
     for report in reports:
         path = quarantined_path(job.out, report.slice)
         path.unlink()
         report.parts.pop(path.relative_to(job.out).as_posix(), None)
     write_quarantined(found, job.out, 0)
-    return found
+    return len(found)
 
 
 def _check(failure: HandlerError) -> None:

@@ -299,7 +299,7 @@ def run_plan(
         if settings.quarantine and has_own_times(program):
             found = all_taken_out(request, job, gone, [r for r in outcome.reports if r.quarantined])
             manifest = msgspec.structs.replace(
-                manifest, quarantined=len(found), events=source.reader.count - (len(found) - len(gone))
+                manifest, quarantined=found, events=source.reader.count - (found - len(gone))
             )
         keep_sources(type(program), manifest.source, partial.path)
         written = {name: part for r in outcome.reports for name, part in r.parts.items()}

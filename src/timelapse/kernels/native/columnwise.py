@@ -236,5 +236,6 @@ def computed(code: str, columns: Mapping[str, Any], params: Mapping[str, Any]) -
 
 def without_signs(values: Array, count: int) -> float:
     """The sum of the sizes of values: an array, or one value for so many events."""
-    sizes = np.abs(values.astype(_FLOAT))
+    sizes = values.astype(_FLOAT)
+    sizes = np.abs(sizes, out=sizes)
     return float(np.sum(sizes)) if sizes.ndim else float(sizes) * count

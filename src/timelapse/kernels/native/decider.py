@@ -1,31 +1,53 @@
-"""A kernel that runs ahead of another one. It runs the part of the program that decides which events fail later (deciding.py)."""
+"""A kernel that runs ahead of another one. It runs the part of the program that decides which events fail later (deciding.py).
+
+The meaning is that of beginning again without each event from which something fails. So if a step fails, all steps since its event's first
+one are undone, and are done again without the event. If no other event's step has used rows of the event's steps, only these are undone
+(lowering/rejecting.py). An event that has failed in its own step on the way stays out, as it does when the log begins again.
+
+An event is settled some lags after its time: by then it is known whether it fails. What is held back until then is bounded by memory, and the
+steps that are done again by their number. Beyond that it is not known which events fail.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 
 from timelapse.analysis.result import PassProgram
 from timelapse.env.machine import memory_alone
+from timelapse.ids import INT64_MIN
 from timelapse.kernels.base import Abandoned
 from timelapse.kernels.foreseen import Foreseen
 from timelapse.kernels.native.columnwise import Unknown
 from timelapse.kernels.native.deciding import deciding_pass
 from timelapse.kernels.native.decode import Batch
+from timelapse.kernels.native.heldsteps import HeldSteps
 from timelapse.kernels.native.kernel import PIECE, Ints, NativeKernel
 from timelapse.kernels.native.memory.strings import Interned
-from timelapse.kernels.native.unit import Unit
+from timelapse.kernels.native.unit import Unit, left
 from timelapse.model.program import Program
 
 _SHARE = 8
-"""Its tables take at most this part of the memory: one in so many."""
+"""What it holds takes at most this part of the memory: one in so many."""
 _ANY = 1 << 40
 """So many events may fail."""
+_PIECE, _MORE = PIECE // 2, PIECE // 4
+"""How many steps the function goes through at a time, and how many of them it may do again before tables are given more room."""
+_BACK = 3
+"""An event is settled so many of the longest lags after its time. One lag after its last call, no failure of an event undoes that call. The third
+lag is for events that fail only because another one was taken out."""
+_AGAIN, _EARLY = 1, 1 << 17
+"""How many steps may be done again: so many for each step there was, and so many more."""
+_ALLOWED, _LATE, _AT = 1, 2, 4
+"""Places in the array `back`, which the function takes (lowering/rejecting.py). It has: the seq that `first` begins with; how many steps may still
+be done again; whether an event would have to be taken out that is settled; how many events from that seq on are; the step that the function has
+come to; and the number of the first step that is held, counted from 1."""
 
 
 class Decider(NativeKernel):
-    """Finds the steps that fail, of all steps of the log, in their order."""
+    """Finds the events that fail, from all steps of the log, in their order."""
 
     def __init__(
         self, program: Program, work: PassProgram, unit: Unit, interned: Interned, events: int
@@ -33,31 +55,82 @@ class Decider(NativeKernel):
         super().__init__(
             program, work, unit, {}, final=True, events=events, quarantine=_ANY, asked=(), interned=interned
         )
+        deciding = unit.deciding
+        assert not isinstance(deciding, str)
         self._taken.lists_late = True
-        self._most = memory_alone() // _SHARE
+        self.most = memory_alone() // _SHARE
+        """How many bytes it may hold, and what waits for it."""
+        words = max((table.slots.shape[1] for table in self._hashes), default=0)
+        self._held = HeldSteps(unit, deciding.kinds, max(1, unit.keeps), words)
+        self._back: Ints = np.zeros(6, np.int64)
+        self._again = self._settled = 0
+        self.reached = INT64_MIN
+        """The time of the last step that it has gone through."""
+        self.ahead: int | None = None
+        """It has gone through all steps up to this time. Those behind the end of a slice come again."""
+        self.span = _BACK * max(later.lag for later in unit.later.values())
+        """How long after an event's time it is settled."""
         self.begin()
 
     def fits(self, interned: Interned) -> bool:
         """Whether it knows texts by the same words as another kernel. Constants have the same words everywhere."""
         return interned is self._interned or all(c.kind not in ("str", "bytes") for c in self._unit.columns)
 
-    def failing(self, batch: Batch) -> Ints:
-        """The next steps: those that fail, as the function puts them out (REFUSED). Raises Unknown."""
+    def go_on(self, batch: Batch, begins: int | None) -> Ints:
+        """Go through the next steps. Returns the rows that the function puts out for events that fail (REFUSED), late or in their own steps.
+        `begins`: as in `TakenOut`. Raises Unknown."""
+        held, self._taken.begins = self._held, begins
         position: Ints = np.zeros(len(self._unit.events), np.int64)
-        at = 0
+        assert batch.when is not None
         try:
-            while at < batch.events:
-                at = self._some(batch, at, min(at + PIECE, batch.events), position, None)
+            for lo in range(0, batch.events, _PIECE):
+                hi = min(lo + _PIECE, batch.events)
+                at = held.add(batch, lo, hi, position, self._settled)
+                some = held.batch
+                while at < held.count:
+                    at = self._some_more(some, at)
+                self._done += hi - lo
+                held.settle(int(batch.when[hi - 1]) - self.span)
         except Abandoned as why:
             raise Unknown(str(why)) from None
-        if sum(table.nbytes for table in self._hashes) > self._most:
+        self.reached = int(batch.when[-1])
+        if self._held.nbytes + sum(table.nbytes for table in self._hashes) > self.most:
             raise Unknown("what decides takes too much memory")
         found = self._outputs.take_raised_words()
         self._outputs.drop()
         return found
 
-    def take_back(self, batch: Batch, at: int, entries: int, position: Ints) -> None:
-        raise Unknown("only Python can tell whether an event fails")
+    def _some_more(self, batch: Batch, at: int) -> int:
+        """Go on through the steps that are held, from one on, as far as tables have room. Returns how far it has come."""
+        held, back = self._held, self._back
+        back[:] = held.base, _MORE, 0, self._settled - held.base, 0, held.before + 1
+        _, _, why = left(self._call(batch, at, held.count, held.position, again=_MORE))
+        self._outputs.keep()
+        if why:
+            raise Unknown("only Python can tell whether an event fails")
+        if back[_LATE] or held.copies[0, 2]:
+            raise Unknown("it would have to go back too far")
+        self._again += max(0, _MORE - int(back[_ALLOWED]))
+        if self._again > _EARLY + _AGAIN * self._done:
+            raise Unknown("too much would be done again")
+        return int(back[_AT])
+
+    def _time(self, batch: Batch, at: int, position: Ints) -> int:
+        return 0  # it looks back at nothing
+
+    def _kept_arguments(self, events: int) -> list[Any]:
+        if self._kept is not None:
+            self._kept.rows = self._held.copies
+        return [self._held.copies, *self._held.notes, self._back]
+
+    def is_settled(self, batch: Batch) -> bool:
+        """Whether all events of a batch's steps are settled."""
+        return batch.when is None or not batch.events or int(batch.when[-1]) + self.span < self.reached
+
+    def release(self, batch: Batch) -> None:
+        """The rest of the program goes through these steps now: no event up to them can be taken out any more."""
+        seqs = [int(own[-1]) for own in batch.arrays[1 : 2 * len(self._unit.events) : 2] if len(own)]
+        self._settled = max([self._settled, *(seq + 1 for seq in seqs)])
 
 
 def run_ahead(

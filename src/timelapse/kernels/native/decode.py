@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 from timelapse.kernels.ahead import ahead as run_ahead
 from timelapse.kernels.clock import Clock
 from timelapse.kernels.native.computed import Computed, Entries, compute
-from timelapse.kernels.native.memory.spreading import number_rows
+from timelapse.kernels.native.memory.spreading import by_kind
 from timelapse.kernels.native.memory.strings import Interned
 from timelapse.kernels.native.unit import Column, Unit
 from timelapse.log.reader import Chunk
@@ -70,9 +70,10 @@ class _Tables(dict[str, pa.Table]):
 def part_of(unit: Unit, batch: Batch, keep: npt.NDArray[np.bool_]) -> Batch:
     """Some of a batch's steps."""
     steps = np.flatnonzero(keep)  # choosing by booleans takes ten times as long where these are mixed
-    kinds, numbers = batch.kinds[steps], np.zeros(len(steps), np.int64)
-    number_rows(batch.kinds, keep, np.zeros(len(unit.events), np.int64), numbers)
-    kept = [numbers[kinds == kind] for kind in range(len(unit.events))]
+    ends = np.cumsum([len(batch.arrays[2 * kind]) for kind in range(len(unit.events))])
+    marks: npt.NDArray[np.bool_] = np.zeros(batch.events, np.bool_)
+    by_kind(batch.kinds, keep, np.array([0, *ends[:-1]], np.int64), marks)
+    kept = [np.flatnonzero(own) for own in np.split(marks, ends[:-1])]
     of = [kind for kind in range(len(unit.events)) for _ in range(2)] + [c.event for c in unit.columns]
     arrays = [
         array[kept[kind]] if len(array) else array for kind, array in zip(of, batch.arrays, strict=True)
@@ -82,7 +83,7 @@ def part_of(unit: Unit, batch: Batch, keep: npt.NDArray[np.bool_]) -> Batch:
     rows = {unit.table_of(kind): own for kind, own in enumerate(kept)}
     chunk = batch.chunk._replace(tables=_Tables(batch.chunk, rows))
     when = None if batch.when is None else batch.when[steps]
-    return replace(batch, kinds=kinds, arrays=arrays, chunk=chunk, when=when)
+    return replace(batch, kinds=batch.kinds[steps], arrays=arrays, chunk=chunk, when=when)
 
 
 class Decoder:

@@ -2,31 +2,40 @@
 
 A call of an `after=` handler that fails takes its event out of the log, with all that stems from it. If each event alone decides whether its
 steps fail, the same events fail whichever others are there (lowering/decided.py). That is computed over columns for all events of a batch
-when they are read. If states decide, the part of the program that decides is run ahead (deciding.py). Events that fail are left out of the
-batch, and their calls later: the replay runs without them from the start. An event whose own step fails is left to that step.
+when they are read; an event whose own step fails is left to that step. If states decide, the part of the program that decides is run ahead
+(deciding.py), and batches wait until it is known which of their events fail. Those are left out of the batch, and their calls later: the replay
+runs without them from the start.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections import deque
+from collections.abc import Callable, Iterator
 from dataclasses import replace
-from typing import Any
+from functools import partial
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 
 from timelapse.analysis.result import PassProgram
+from timelapse.kernels.clock import Clock
 from timelapse.kernels.foreseen import Foreseen, NotForeseen
 from timelapse.kernels.lowered import lowered_pass, refused
 from timelapse.kernels.native.columnwise import Columnwise, Left, Unknown, computed, without_signs
 from timelapse.kernels.native.deciding import in_order, is_read
 from timelapse.kernels.native.decode import Batch, Decoder, part_of
+from timelapse.kernels.native.later import with_later
 from timelapse.kernels.native.memory.strings import Interned
 from timelapse.kernels.native.outputs import NUMPY
 from timelapse.kernels.native.raised import raised_rows
 from timelapse.kernels.native.unit import Column, Unit
+from timelapse.kernels.source import Source
 from timelapse.model.failure import Quarantined
 from timelapse.model.program import Program, params_of
+
+if TYPE_CHECKING:
+    from timelapse.kernels.native.decider import Decider
 
 Array = npt.NDArray[Any]
 Bools = npt.NDArray[np.bool_]
@@ -101,103 +110,121 @@ class Foresight:
         if self.count and self.count + others > self._most:
             raise NotForeseen("too many events fail")
 
-    def without(self, batch: Batch) -> Batch:
-        """A batch without the events that fail later. Each is told of once. Raises NotForeseen."""
-        foreseen, out = self._foreseen, dict[int, Array]()
+    def without(self, batches: Iterator[Batch], source: Source | None, clock: Clock) -> Iterator[Batch]:
+        """Batches of a slice without the events that fail later. Each is told of once. Raises NotForeseen."""
+        waiting, begins = deque[Batch](), None if source is None else source.begin
+        for batch in batches:
+            with clock.phase("kernel"):
+                waiting.append(batch)
+                self._try(partial(self._look_at, waiting, begins))
+            yield from self._known(waiting, clock)
+        if source is not None:
+            with clock.phase("kernel"):
+                self._try(partial(self._look_ahead, source))
+        yield from self._known(waiting, clock, all_of=True)
+
+    def _try(self, look: Callable[[], None]) -> None:
+        """Look which events fail, unless that is not known. Raises NotForeseen."""
+        foreseen = self._foreseen
         if foreseen.is_off:
-            return batch
+            return
         try:
-            if foreseen.decider is not None and not foreseen.decider.fits(self._interned):
-                raise Unknown("its states no longer fit into memory as a whole")
             with np.errstate(all="ignore"):
-                self._add_up(batch)
-                failing = self._failing_ahead(batch)
-                for name, kinds in self._kinds.items():
-                    out.update(self._of_type(batch, name, kinds, failing.get(name)))
+                look()
             self.check(0)
         except Unknown as why:
-            if foreseen.count:
+            if foreseen.is_used:
                 raise NotForeseen(str(why)) from None
             foreseen.is_off = True
-            return batch
-        if not out:
+            foreseen.out.clear()
+            self._rows.clear()
+
+    def _look_at(self, waiting: deque[Batch], begins: int | None) -> None:
+        """Find out which events of the last batch fail later, or in their own steps, and leave them out. Raises Unknown."""
+        batch, decider = waiting[-1], self._foreseen.decider
+        self._add_up(batch)
+        if decider is not None:
+            self._decide(decider, batch, begins)
+            if sum(array.nbytes for one in waiting for array in one.arrays) > decider.most:
+                raise Unknown("what waits until it is known which events fail takes too much memory")
+            return
+        for name, kinds in self._kinds.items():
+            places = self._failing(batch, kinds[0], kinds)
+            self._leave_out(name, batch.arrays[2 * kinds[0] + 1][places])
+
+    def _leave_out(self, name: str, seqs: Array) -> None:
+        """Note that events of a type are left out."""
+        if len(seqs):
+            known = self._foreseen.out.get(name)
+            self._foreseen.out[name] = np.sort(seqs if known is None else np.concatenate([known, seqs]))
+
+    def _known(self, waiting: deque[Batch], clock: Clock, *, all_of: bool = False) -> Iterator[Batch]:
+        """Those that come first of some batches, without the events that are left out: as long as it is known which are, or all."""
+        foreseen = self._foreseen
+        while waiting:
+            decider = None if foreseen.is_off else foreseen.decider
+            if decider is not None and not all_of and not decider.is_settled(waiting[0]):
+                return
+            with clock.phase("kernel"):
+                batch = waiting.popleft()
+                if decider is not None:
+                    decider.release(batch)
+                foreseen.is_used |= foreseen.count > 0
+                batch = self._part(batch)
+            yield batch
+
+    def _part(self, batch: Batch) -> Batch:
+        """A batch without the events that are left out."""
+        places = list[Array]()
+        for name, kinds in self._kinds.items():
+            known = self._foreseen.out.get(name)
+            for kind in kinds if known is not None else ():
+                seqs = batch.arrays[2 * kind + 1]
+                if not len(seqs):
+                    continue
+                assert known is not None
+                own = known[np.searchsorted(known, seqs[0]) : np.searchsorted(known, seqs[-1], side="right")]
+                at = np.searchsorted(seqs, own)
+                at = at[seqs[at] == own]
+                if len(at):
+                    places.append(np.flatnonzero(batch.kinds == kind)[at])
+        if not places:
             return batch
         keep: Bools = np.ones(batch.events, np.bool_)
-        for kind, places in out.items():
-            keep[np.flatnonzero(batch.kinds == kind)[places]] = False
+        keep[np.concatenate(places)] = False
         return part_of(self._unit, batch, keep)
 
-    def _of_type(
-        self, batch: Batch, name: str, kinds: list[int], places: Array | None
-    ) -> Iterator[tuple[int, Array]]:
-        """By kind which rows of an event type are left out. `places`: those of its first kind that fail, where that is known."""
-        first, *following = kinds
-        if places is None:
-            places = self._failing(batch, first, kinds)
-        seqs: Array = batch.arrays[2 * first + 1]
-        out = self._foreseen.out
-        if len(places):
-            known = out.get(name)
-            out[name] = seqs[places] if known is None else np.concatenate([known, seqs[places]])
-            yield first, places
-        known = out.get(name)
-        for kind in following if known is not None else ():
-            seqs = batch.arrays[2 * kind + 1]
-            if not len(seqs):
-                continue
-            assert known is not None
-            own = known[np.searchsorted(known, seqs[0]) : np.searchsorted(known, seqs[-1], side="right")]
-            at = np.searchsorted(seqs, own)
-            at = at[seqs[at] == own]
-            if len(at):
-                yield kind, at
+    # --- where states decide -----------------------------------------------------------------------
 
-    def _failing_ahead(self, batch: Batch) -> dict[str, Array]:
-        """By event type which rows of its first kind fail later, as rising places; nothing where no states decide. Raises Unknown."""
-        decider, found = self._foreseen.decider, dict[str, Array]()
-        if decider is None:
-            return found
-        steps = self._steps(batch, decider.unit)
-        rows = decider.failing(steps) if steps is not None else np.zeros((0, 1), np.int64)
-        rows = rows[np.isin(rows[:, 2], list(self._lags))] if len(rows) else rows
-        self._rows += raised_rows(decider.unit, rows, self._interned) if len(rows) else []
-        for name, kinds in self._kinds.items():
-            seqs = rows[np.isin(rows[:, 2], kinds), 1] if len(rows) else rows[:, 0]
-            found[name] = np.searchsorted(batch.arrays[2 * kinds[0] + 1], seqs)
-        return found
+    def _decide(self, decider: Decider, batch: Batch, begins: int | None) -> None:
+        """Have what decides go through a batch's steps, but for those that it has gone through. Raises Unknown."""
+        if not decider.fits(self._interned):
+            raise Unknown("its states no longer fit into memory as a whole")
+        assert batch.when is not None
+        if decider.ahead is not None and batch.events and batch.when[0] <= decider.ahead:
+            batch = part_of(self._unit, batch, batch.when > decider.ahead)
+            assert batch.when is not None
+        if not batch.events:
+            return
+        columns = [self._column(batch, c.event, c) for c in decider.unit.columns]
+        arrays = batch.arrays[: 2 * len(self._unit.events)] + columns
+        rows = decider.go_on(replace(batch, arrays=arrays), begins)
+        if len(rows):
+            self._rows += raised_rows(decider.unit, rows, self._interned)
+            for name, kinds in self._kinds.items():
+                self._leave_out(name, rows[np.isin(rows[:, 2], kinds), 1])
 
-    def _steps(self, batch: Batch, unit: Unit) -> Batch | None:
-        """What is to be run of a batch's events ahead: in their order. None where that is nothing."""
-        deciding = self._decider.deciding
-        assert not isinstance(deciding, str)
-        counts, arrays, order = dict[int, int](), list[Array](), list[tuple[Array, int]]()
-        for kind in range(len(unit.events)):
-            first, count = self._first.get(kind, kind), 0
-            times = self._times(batch, first, kind)
-            if kind in deciding.kinds:
-                count = len(times)
-                if kind in self._lags:
-                    end = self._foreseen.end
-                    count = 0 if end is None else int(np.searchsorted(times, end, side="right"))
-            counts[kind] = count
-            arrays += [times[:count], batch.arrays[2 * first + 1][:count]]
-            if count:
-                order.append((arrays[-1], kind))
-        if not order:
-            return None
-        arrays += [
-            self._column(batch, self._first[c.event], c)[: counts[c.event]]
-            if counts[c.event]
-            else batch.arrays[0][:0].astype(NUMPY.get(c.kind, np.int64))
-            for c in unit.columns
-        ]
-        for array in arrays:
-            array.setflags(write=False)
-        kinds = np.concatenate([np.full(len(seqs), kind, np.int8) for seqs, kind in order])
-        if len(order) > 1:
-            lags = np.array([self._lags.get(n, -1) for n in range(len(unit.events))], np.int64)
-            kinds = kinds[np.lexsort((kinds, lags[kinds], np.concatenate([seqs for seqs, _ in order])))]
-        return Batch(kinds, arrays, batch.chunk)
+    def _look_ahead(self, source: Source) -> None:
+        """Behind the end of a slice, as far as it takes to know which of its events fail. Raises Unknown."""
+        decider, end = self._foreseen.decider, self._foreseen.end
+        if decider is None or source.end is None or end is None or source.end >= end:
+            return
+        until = min(end, source.end + decider.span)
+        hi = source.reader.seq_at(until + 1)
+        further = replace(source, lo=source.hi, hi=hi, since=source.end, end=until)
+        for chunk in with_later(further, self._unit):
+            self._decide(decider, self._decoder.decode(chunk), source.begin)
+        decider.ahead = until
 
     def _failing(self, batch: Batch, first: int, kinds: list[int]) -> Array:
         """Which rows of a kind fail later, as rising places. Raises Unknown."""
@@ -268,4 +295,6 @@ class Foresight:
         if own in self._unit.columns:
             found: Array = batch.arrays[2 * len(self._unit.events) + self._unit.columns.index(own)]
             return found
+        if not len(batch.arrays[2 * first]):
+            return batch.arrays[0][:0].astype(NUMPY.get(column.kind, np.int64))
         return self._decoder.values(batch.chunk.tables[self._unit.table_of(first)], own)

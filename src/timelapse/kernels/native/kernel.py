@@ -138,7 +138,7 @@ class NativeKernel:
     def steps_of(self, source: Source) -> Iterator[Chunk]:
         """A slice of such a program begins: all its steps."""
         self._ticks = Ticks(self._program, source) if self._unit.ticks else None
-        self._taken.begins = source.begin
+        self._taken.begins, self._taken.source = source.begin, source
         return with_ticks(with_later(source, self._unit), self._program, source, self._unit)
 
     def run(self, chunks: Iterator[Chunk], tick: Tick, shown: Shown, later: int = 0) -> PassResult:
@@ -152,9 +152,9 @@ class NativeKernel:
                 self.begin()
                 if beside is not None:
                     beside.begin()
-                for batch in batches:
+                for batch in self._taken.left_of(batches, clock):
                     with clock.phase("kernel"):
-                        self.feed(self._taken.left_of(batch), tick, shown)
+                        self.feed(batch, tick, shown)
                         if beside is not None:
                             beside.take(batch.chunk, self._outputs.take_reads())
             if beside is not None:
@@ -398,31 +398,34 @@ class NativeKernel:
             if not self._grow(why, entries, records=full):
                 return None
 
-    def _call(self, batch: Batch, lo: int, hi: int, position: Ints) -> int:
-        """Let the compiled function handle events lo to hi, or up to where it leaves."""
+    def _call(self, batch: Batch, lo: int, hi: int, position: Ints, again: int = 0) -> int:
+        """Let the compiled function handle events lo to hi, or up to where it leaves. `again`: so many it may handle once more."""
+        events = hi - lo + again
         unit, outputs, counts = self._unit, self._outputs, self._counts
         rest, pool = list[Any](), self._interned.buffers
         own = zip(self._hashes, self._growth, self._most_rows, strict=True)
         for index, (table, growth, (claims, finds)) in enumerate(own):
             more = claims if table.mapped is None else claims + finds
-            growth.make_ready(table, more * (hi - lo), self._done)
+            growth.make_ready(table, more * events, self._done)
             counts[index] = table.rows
             rest += [table.slots, table.mask, table.description(*pool), table.base]
         now = self._time(batch, lo, position) if unit.windows else 0
         for name in unit.windows:
-            rest += self._logs[name].ready(unit.pushes[name] * (hi - lo), now)
+            rest += self._logs[name].ready(unit.pushes[name] * events, now)
         rest += self._tick_room.arguments(self._interned)
-        if self._kept is not None:
-            self._kept.reserve(hi - lo)
-            rest.append(self._kept.rows)
-        rest += self._taken.arguments(hi - lo, self._may_take()) + self._params
-        rest += outputs.buffers(hi - lo)
-        head = [position, counts, outputs.used, self._undo, outputs.refused(hi - lo), self._rounds]
+        rest += self._kept_arguments(events)
+        rest += self._taken.arguments(events, self._may_take()) + self._params
+        rest += outputs.buffers(events)
+        head = [position, counts, outputs.used, self._undo, outputs.refused(events), self._rounds]
         status = self._function(batch.kinds, lo, hi, *head, *batch.arrays, *rest, *self._share)
         for table, rows in zip(self._hashes, counts.tolist(), strict=True):
             table.rows = rows
         self._taken.note()
         return status
+
+    def _kept_arguments(self, events: int) -> list[Any]:
+        """What the compiled function takes where it is asked what rows held before so many events."""
+        return [] if self._kept is None else [self._kept.reserved(events)]
 
     def _may_take(self) -> int:
         """How many more events may be taken out of the slice."""

@@ -11,26 +11,43 @@ import numpy.typing as npt
 from timelapse.ids import Phase
 from timelapse.kernels.native.memory.strings import Interned
 from timelapse.kernels.native.unit import Raised, Unit, Word
-from timelapse.model.failure import Quarantined, cause_of
+from timelapse.model.failure import LONGEST, Quarantined, cause_of
 
 _CONVERSIONS: dict[int, Callable[[object], str]] = {ord("s"): str, ord("r"): repr, ord("a"): ascii}
 _PLAIN = Word("int")
+_DIGITS = 20
+"""A number has so many at most."""
 
 
 def raised_rows(unit: Unit, rows: npt.NDArray[np.int64], interned: Interned) -> list[Quarantined]:
     """`rows` as the function put them out: see `REFUSED`."""
     found, texts = list[Quarantined](), dict[tuple[int, ...], str]()
     counts = {-1 - n: place.words for n, place in enumerate(unit.raising)}
+    numbers = {-1 - n: written for n, place in enumerate(unit.raising) if (written := _of_numbers(place))}
     for ts, seq, _, number, _, *words in rows.tolist():
         place = unit.raising[-1 - number]
         text = place.text
-        if place.error is not None:
+        if number in numbers:
+            text = numbers[number] % tuple(words[: counts[number]])
+        elif place.error is not None:
             told = (number, *words[: counts[number]])
             if told not in texts:
                 texts[told] = _text(place, iter(words), interned)
             text = texts[told]
         found.append((ts, Phase.LOG_EVENT, seq, place.event, place.handler, text, place.file, place.line))
     return found
+
+
+def _of_numbers(place: Raised) -> str:
+    """What is to be formatted with a place's words to give its text, where these are whole numbers as they are, between texts; else nothing."""
+    error, parts = place.error, place.args[0] if len(place.args) == 1 else ()
+    if error is None or error.__str__ is not BaseException.__str__ or not isinstance(parts, list):
+        return ""
+    if any(isinstance(part, Word) and part != _PLAIN for part in parts):
+        return ""
+    told = ["%d" if isinstance(part, Word) else str(part).replace("%", "%%") for part in parts]
+    text = f"{error.__name__}: {''.join(told)}"
+    return text if text.isascii() and len(text) + _DIGITS * len(parts) < LONGEST else ""
 
 
 def _text(place: Raised, words: Iterator[int], interned: Interned) -> str:

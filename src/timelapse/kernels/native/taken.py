@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 
 from timelapse.analysis.result import PassProgram
 from timelapse.ids import INT64_MIN
+from timelapse.kernels.clock import Clock
 from timelapse.kernels.foreseen import Foreseen
 from timelapse.kernels.native.decode import Batch, Decoder
 from timelapse.kernels.native.foresight import Foresight
 from timelapse.kernels.native.memory.strings import Interned
 from timelapse.kernels.native.unit import LATE, TAKES, Unit
+from timelapse.kernels.source import Source
 from timelapse.model.failure import Quarantined
 from timelapse.model.program import Program
 
@@ -25,6 +28,8 @@ class TakenOut:
         self._unit, self._gone = unit, gone
         self.begins: int | None = None
         """The time at which ticks begin with an event, and none is taken out."""
+        self.source: Source | None = None
+        """The slice that is gone through, where there is more than the log's events."""
         self.lists_late = False
         """Whether calls that fail later than their events are listed, and nothing else is undone."""
         self._takes = np.zeros(TAKES + len(unit.later), np.int64)
@@ -40,9 +45,9 @@ class TakenOut:
         if foreseen is not None and most is not None:
             self._foresight = Foresight.of(program, work, self._unit, decoder, interned, foreseen, most)
 
-    def left_of(self, batch: Batch) -> Batch:
-        """A batch without events of which it is known that they fail later. Raises NotForeseen."""
-        return batch if self._foresight is None else self._foresight.without(batch)
+    def left_of(self, batches: Iterator[Batch], clock: Clock) -> Iterator[Batch]:
+        """Batches without events of which it is known that they fail later. Raises NotForeseen."""
+        return batches if self._foresight is None else self._foresight.without(batches, self.source, clock)
 
     @property
     def left_out(self) -> int:

@@ -160,6 +160,8 @@ class Unit:
     """How many rows an event can write outside of loops, where they are copied before they are (memory/keeping.py); -1: they are not."""
     takes: bool = False
     """Whether it does so, or is told which events are taken out (`TAKES`)."""
+    goes_back: bool = False
+    """Whether it goes back to before an event of which a step has failed, and on from there without it: what decides alone (lowering/rejecting.py)."""
     loops: bool = False
     shared: bool = False
     """Several workers share out the events by key: the last arguments list its own, its number, and how many."""

@@ -107,6 +107,11 @@ class Context:
         """Whether rows are copied before they are written (memory/keeping.py)."""
         return self.work.keeps
 
+    @property
+    def goes_back(self) -> bool:
+        """Whether it goes back to before an event of which a step has failed (`Unit.goes_back`)."""
+        return self.work.decides and self.work.keeps
+
     # --- constants --------------------------------------------------------------------------------
 
     def text(self, text: str | bytes) -> int:

@@ -17,6 +17,7 @@ from timelapse.kernels.native.lowering.form import (
     Break,
     Do,
     If,
+    Keep,
     Leave,
     Look,
     Node,
@@ -167,7 +168,7 @@ class _Cut:
     def _changes(self, node: Node) -> bool:
         """Whether a statement may change a table that is needed, or what is kept of it for undoing that."""
         match node:
-            case Occupy(table=table) | Save(table=table):
+            case Occupy(table=table) | Save(table=table) | Keep(table=table):
                 return table in self.tables
             case Do(code=code):
                 return not self.tables.isdisjoint(_mentioned(code))

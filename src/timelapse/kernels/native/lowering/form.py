@@ -146,10 +146,11 @@ class Save(Node):
 
 @dataclass(eq=False)
 class Keep(Node):
-    """A row, before it is written, goes to the rows as they were."""
+    """Before a row is written, it is copied to the rows as they were. `by_step`: when it is looked up, to the copies of its step."""
 
     row: str
     table: int
+    by_step: bool = False
 
     @property
     def codes(self) -> tuple[str, ...]:

@@ -35,7 +35,7 @@ from timelapse.kernels.native.lowering.form import (
 from timelapse.kernels.native.lowering.grouping import together
 from timelapse.kernels.native.lowering.owners import Owners
 from timelapse.kernels.native.lowering.passes import SHORTER, WRITTEN, About, through
-from timelapse.kernels.native.lowering.rejecting import Rejecting, by_type
+from timelapse.kernels.native.lowering.rejecting import Rejecting, by_type, noting_rows
 from timelapse.kernels.native.lowering.rules import Rules
 from timelapse.kernels.native.lowering.sending import Derived
 from timelapse.kernels.native.lowering.slides import Slides
@@ -231,6 +231,9 @@ class Lowering:
                     tuple(t._replace(writes=n in writes) for t in own) for n, own in enumerate(found)
                 )
             unit.touches = found
+        unit.goes_back = self._ctx.goes_back
+        if unit.goes_back:
+            bodies = [noting_rows(body) for body in bodies]
         self._count([*bodies, *following])
         if show is not None:
             sent = [f"{event.__name__}, sent" for event in self._ctx.sent]
@@ -296,6 +299,10 @@ class Lowering:
         noted = {n.log for n in walk(body) if isinstance(n, Do) and n.log is not None}
         if unit.shared:
             before = [Assign(f"q{i}", "own"), *self._heads[i][:-1]]
+        if self._ctx.goes_back:
+            if any(r.event == i for r in self._ctx.rejections):
+                body = [While("True", [*body, Break()]), *self._rejecting.after(i)]
+            return self._rejecting.of_step(i, body)
         if unit.takes and i in unit.later:  # of an event that was taken out nothing comes later
             turn = TAKES + list(unit.later).index(i)
             body = [If(f"not is_gone(takes, gone, {turn}, seq{i}[q{i}])", body)]

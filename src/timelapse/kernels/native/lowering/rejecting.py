@@ -6,12 +6,15 @@ from collections.abc import Iterable, Sequence
 
 from timelapse.kernels.native.lowering.code import Code
 from timelapse.kernels.native.lowering.context import Context
-from timelapse.kernels.native.lowering.form import Assign, Break, Node, While, chain
+from timelapse.kernels.native.lowering.form import Assign, Break, If, Keep, Look, Node, Occupy, While, chain
 from timelapse.kernels.native.lowering.idle import without_idle_room
 from timelapse.kernels.native.lowering.rules import Rules
 from timelapse.kernels.native.lowering.stateful import States
 from timelapse.kernels.native.unit import REFUSED
 from timelapse.kernels.native.windows import KEPT, USED
+
+_LOOKED = 16
+"""How many steps can be looked through in the time in which one is done again."""
 
 
 class Rejecting:
@@ -24,6 +27,51 @@ class Rejecting:
         """After the code of an event that may be rejected: undo what it wrote, take out what it emitted."""
         self._ctx.event = event
         return self._undone(str(event), [n for n, r in enumerate(self._ctx.rejections) if r.event == event])
+
+    def of_step(self, i: int, body: list[Node]) -> list[Node]:
+        """The code of a step in the part that decides, around `body`. An event that was taken out is passed over.
+
+        `first` has for each event the number of its first step, 0 if it has had none, and -1 if it was taken out. `noted[j]` is how many rows step j has
+        looked up, and `whose[j]` its event."""
+        begins = If("first[event] == 0", [Assign("first[event]", "j + back[5]")])
+        return [
+            Assign("seq", f"seq{i}[q{i}]"),
+            Assign("event", "seq - back[0]"),
+            Assign("whose[j]", "seq"),
+            Assign("rejected", "0"),
+            If("first[event] >= 0", [begins, *body]),
+            Assign(f"q{i}", "ONE", "+="),
+        ]
+
+    def _go_back(self, event: str) -> None:
+        """Take an event out after one of its steps has failed: undo all steps since its first one, and go on from there. If no other step has looked up
+        rows of the event's steps since, undo only these, and go on behind the failed step."""
+        code, unit = self._code, self._ctx.unit
+        code.assign("place", "first[event] - back[5]")
+        code.assign("first[event]", "-1")
+        code.assign("noted[j]", "0")  # what it wrote is undone by now
+        with code.when("place < 0 or event < back[3]"):  # it is too late for that
+            code.assign("back[2]", "1")
+            code.assign("place", "j")
+        apart = "False" if isinstance(unit.touches, str) else "is_apart(kept, noted, whose, place, j)"
+        code.assign("apart", apart)
+        code.assign("back[1]", f"(j - place) // {_LOOKED} if apart else j - place", "-=")
+        code.assign("at", "j")
+        with code.repeat("at > place"):
+            code.assign("at", "1", "-=")
+            with code.when("not apart or whose[at] == seq"), code.repeat("noted[at] > 0"):
+                code.assign("noted[at]", "1", "-=")
+                code.assign("copy", "1 + at * kept[0, 1] + noted[at]")
+                for t in range(len(unit.tables)):
+                    with code.when(f"kept[copy, 0] == {t}"):
+                        code.do(f"give_back(kept, copy, t{t})")
+            with code.when("not apart"):
+                for kind in range(len(unit.events)):
+                    with code.when(f"kind[at] == {kind}"):
+                        code.assign(f"q{kind}", "ONE", "-=")
+        with code.when("not apart"):  # the next step is the one at `place`, of which nothing comes
+            code.assign("j", "place - 1")
+            code.assign(f"q{event}", "ONE", "-=")
 
     def transaction(self, bodies: list[list[Node]], following: list[Node]) -> list[Node]:
         """The code of all log events, and of what follows from them: what rejects, in one or the other, undoes both."""
@@ -94,13 +142,31 @@ class Rejecting:
             with self._code.when(f"rejected == {number + 1}"):
                 for i, word in enumerate(self._ctx.rejections[number].fields, REFUSED):
                     self._code.assign(f"refused[n, {i}]", word)
-        if raising and unit.later:
+        ahead = "" if self._ctx.final else " if handler < 0 else n"
+        if self._ctx.goes_back:
+            ahead = " if handler < 0 else n"
+            if raising:
+                with self._code.when("handler < 0"):
+                    self._go_back(event)
+        elif raising and unit.later:
             stays = self._ctx.work.finds_late and not self._ctx.work.decides
             with self._code.when("handler < 0 and reason == 0" if stays else "handler < 0"):
                 self._code.assign("gone[takes[2]]", "refused[n, 1]")
                 self._code.assign("takes[2]", "1", "+=")
-        ahead = "" if self._ctx.final else " if handler < 0 else n"
         self._code.assign(f"emitted[{len(unit.records)}]", f"n + 1{ahead}")
+
+
+def noting_rows(body: Sequence[Node]) -> list[Node]:
+    """The code of a step that notes each row when it looks it up (`memory.keeping.note`)."""
+    found = list[Node]()
+    for node in body:
+        for block in node.blocks:
+            block[:] = noting_rows(block)
+        if not isinstance(node, Keep):
+            found.append(node)
+        if isinstance(node, Look | Occupy):
+            found.append(Keep(node.row, node.table, by_step=True))
+    return found
 
 
 def by_type(bodies: Sequence[list[Node]]) -> list[Node]:

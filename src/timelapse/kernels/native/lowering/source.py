@@ -49,6 +49,8 @@ def arguments(unit: Unit, columns: Sequence[int] | None = None) -> list[tuple[st
         found += [("sent", "TABLE"), ("paused", "INTS")]
     if unit.keeps >= 0:
         found.append(("kept", "TABLE"))
+    if unit.goes_back:
+        found += [(name, "INTS") for name in ("noted", "whose", "first", "back")]
     if unit.takes:
         found += [("takes", "INTS"), ("gone", "INTS")]
     found += [(f"p_{n}", {"float": "float64", "bool": "boolean"}.get(k, "int64")) for n, k in unit.params]
@@ -111,11 +113,18 @@ def _function(unit: Unit, steps: Sequence[Node], heads: Sequence[list[Node]]) ->
         if record.__reads__:  # nothing in their rows says which event they are of
             once.append(Assign(f"emitted[{len(unit.records) + 1 + i}]", f"emitted[{i}]"))
     each = [*once, *steps]
+    loop: list[Node] = [For("j", "lo, hi", each)]
+    if unit.goes_back:
+        loop = [
+            Assign("j", "lo"),
+            While("j < hi and back[1] >= 0", [Assign("noted[j]", "0"), *each, Assign("j", "1", "+=")]),
+            Assign("back[4]", "j"),
+        ]  # fmt: skip
     events, last = range(len(unit.events)), "end" if unit.shared else "q"
     return [
         Assign("u", "np.int64(0)"),
         *(Assign(f"q{i}", f"np.uint64(pos[{i}])") for i in events),
-        *(_shared(heads, each) if unit.shared else [For("j", "lo, hi", each)]),
+        *(_shared(heads, each) if unit.shared else loop),
         *(Assign(f"pos[{i}]", f"{last}{i}") for i in events),
         Return("0"),
     ]

@@ -60,14 +60,11 @@ def number_again(numbers, keep, known, into):  # type: ignore[no-untyped-def]
 
 
 @primitive()
-def number_rows(kinds, keep, counts, into):  # type: ignore[no-untyped-def]
-    """Of the steps that are kept the numbers among those of their kinds. `counts`: 0 for each kind."""
-    to = 0
+def by_kind(kinds, marks, places, into):  # type: ignore[no-untyped-def]
+    """The marks of steps one kind after the other. `places`: where those of each begin."""
     for n in range(len(kinds)):
-        if keep[n]:
-            into[to] = counts[kinds[n]]
-            to += 1
-        counts[kinds[n]] += 1
+        into[places[kinds[n]]] = marks[n]
+        places[kinds[n]] += 1
 
 
 @primitive()
