@@ -177,8 +177,12 @@ class Cells:
 
     def reads(self, step: Step, key: Any) -> bool:
         """Whether a step reads it."""
-        reads, readers = step.reads, self.readers
-        return any(reads[at] is readers and reads[at + 1] == key for at in range(0, len(reads), 2))
+        parts, readers = iter(step.reads), self.readers
+        for index in parts:
+            read = next(parts)
+            if index is readers and read == key:
+                return True
+        return False
 
     # --- several keys -----------------------------------------------------------------------------
 

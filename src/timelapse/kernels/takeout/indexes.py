@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from timelapse.kernels.takeout.steplog import Step
 
 _number_of = attrgetter("number")
+_NOTHING = object()
 _STALE = 3
 """They may have so many steps that are forgotten, for one that is kept,"""
 _FEW = 1024
@@ -50,7 +51,8 @@ class Indexes:
         steps.update(zip(map(_number_of, new), new, strict=True))
         for step in new:
             number = step.number
-            first = mine = None
+            first: Any = _NOTHING
+            mine: dict[Any, Any] | None = None
             for data, key, _ in step.wrote:
                 writers = writers_of[id(data)]
                 if mine is None:
@@ -62,15 +64,16 @@ class Indexes:
                             found.append(number)
                     elif found != number:
                         writers[key] = [found, number]
-            pairs = iter(step.reads)
+            parts = iter(step.reads)
             last = before = None
-            for index, key in zip(pairs, pairs, strict=True):
+            for index in parts:
+                key = next(parts)
+                if key is first and index.writers is mine:  # such as x[k] += n: by far the most
+                    continue
                 if key is last and index is before:
                     continue
                 last, before = key, index
                 if index.writers is not None:
-                    if key is first and index.writers is mine:  # such as x[k] += n: by far the most
-                        continue
                     writer = index.writers.get(key)
                     if writer == number or (type(writer) is list and writer[-1] == number):
                         continue

@@ -53,20 +53,24 @@ class Step:
     `told`: of which keys, of states whose operations are kept, it did any. `waiting`: whether it is to be done again.
     """
 
-    later: Sequence[Dated] = ()
-    reads: Sequence[Any] = ()
-    wrote: Sequence[Written] = ()
-    told: Sequence[Told] = ()
-    dates: Sequence[Dated] = ()
-    emitted: Sequence[Record] = ()
-    refusal: Refusal | None = None
-    waiting = False
+    __slots__ = (
+        "dated", "dates", "emitted", "event", "handlers", "key", "later", "number", "reads", "refusal", "root", "told",
+        "waiting", "wrote",
+    )  # fmt: skip
 
     def __init__(
         self, number: int, key: Key, root: int, event: Event | None, handlers: tuple[HandlerSpec, ...], dated: Dated | None
     ) -> None:  # fmt: skip
         self.number, self.key, self.root = number, key, root
         self.event, self.handlers, self.dated = event, handlers, dated
+        self.later: Sequence[Dated] = ()
+        self.reads: tuple[Any, ...] = ()
+        self.wrote: Sequence[Written] = ()
+        self.told: Sequence[Told] = ()
+        self.dates: Sequence[Dated] = ()
+        self.emitted: Sequence[Record] = ()
+        self.refusal: Refusal | None = None
+        self.waiting = False
 
 
 def key_of(dated: Dated) -> Key:
@@ -193,15 +197,15 @@ class NotedLoop(QuickLoop):
     def _note(self, step: Step) -> None:
         agenda, journal, reads, number = self.agenda, self._journal, self.reads, self._number
         if reads:
-            step.reads = reads[:]
+            step.reads = tuple(reads)
             reads.clear()
         if agenda.set:
-            step.wrote = [*journal, *agenda.set]
+            step.wrote = (*journal, *agenda.set)
             agenda.set.clear()
             agenda.back.clear()
             journal.clear()
         elif journal:
-            step.wrote = journal[:]
+            step.wrote = tuple(journal)
             journal.clear()
         if agenda.dates:
             step.dates = agenda.dates

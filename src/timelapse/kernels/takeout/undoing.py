@@ -54,7 +54,9 @@ def same(a: Any, b: Any) -> bool:
     if kind is dict:
         return list(a) == list(b) and all(same(a[name], b[name]) for name in a)
     if isinstance(a, (tuple, list)):
-        return len(a) == len(b) and all(map(same, a, b))
+        return len(a) == len(b) and all(
+            one is other or same(one, other) for one, other in zip(a, b, strict=True)
+        )
     return False
 
 
@@ -68,8 +70,10 @@ class _PastStore(DictStore):
 
     def get(self, key: Any, default: Any) -> Any:
         self._read((self._readers, key))
-        value = self._value(key)
-        return default if value is ABSENT else value
+        value = self.data.get(key, ABSENT)
+        if value is ABSENT:
+            value = self.cells.found_by(self._past.under_way, key)
+        return default if value is ABSENT or value is _GONE else value
 
     def _value(self, key: Any) -> Any:
         value = self.data.get(key, ABSENT)
@@ -197,7 +201,8 @@ class _Past(QuickLoop):
         if self._journal:
             self._journal.clear()
             for store in self.pasts:
-                store.data.clear()
+                if store.data:
+                    store.data.clear()
         if self.done:
             self.past.done.clear()
             for done in self.done:
@@ -331,11 +336,14 @@ class Undoing:
         for cells, left in past.left:
             for key, value in left.items() if left else ():
                 value = ABSENT if value is _GONE else value
-                self._change(cells, key, step.number, cells.rewrite(step, key, value), value)
+                was = cells.rewrite(step, key, value)
+                if was is not value:
+                    self._change(cells, key, step.number, was, value)
         if step.told or front.indexes.done:
             self._tell_all(step)
-        if unwritten or past.reads != step.reads:
-            self._read(step, past.reads[:])
+        reads = tuple(past.reads)
+        if unwritten or reads != step.reads:
+            self._read(step, reads)
 
     def _tell_all(self, step: Step) -> None:
         """Note what a step has done on keys of states whose operations are kept."""
@@ -370,7 +378,7 @@ class Undoing:
             self._change(cells, key, step.number, *cells.unwrite(step, key))
         for told in step.told:
             self._tell(told, step, [])
-        self._read(step, [])
+        self._read(step, ())
         del front.indexes.steps[step.number]
 
     def _written(self, step: Step) -> list[tuple[Cells, Any]]:
@@ -378,7 +386,7 @@ class Undoing:
         cells_of = self._front.indexes.cells_of
         return list(dict.fromkeys((cells_of[id(data)], key) for data, key, _ in step.wrote))
 
-    def _read(self, step: Step, now: list[Any]) -> None:
+    def _read(self, step: Step, now: tuple[Any, ...]) -> None:
         """Note what a step reads."""
         before, after = set(_pairs(step.reads)), set(_pairs(now))
         for index, key in before - after:
