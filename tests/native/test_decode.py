@@ -88,3 +88,12 @@ def test_steps_come_by_time_then_calls_then_by_seq(start: int, twice: bool) -> N
         ]
     assert part.kinds.tolist() == [kind for *_, kind in kept]
     assert part.arrays[-1].tolist() == [2 * seq for _, own, seq, _ in kept if own]
+    passing = batch.passing(np.flatnonzero(keep))
+    assert passing.passed == len(kept)
+    assert (passing.kinds < 0).tolist() == keep.tolist()
+    assert [passing.kind_of(at) for at in range(passing.events)] == batch.kinds.tolist()
+    position = np.full(len(unit.events), 3, np.int64)
+    passing.count_kinds(10, 90, position)
+    assert position.tolist() == [
+        3 + batch.kinds[10:90].tolist().count(kind) for kind in range(len(unit.events))
+    ]

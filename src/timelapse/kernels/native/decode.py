@@ -41,7 +41,7 @@ class Batch:
     """A chunk as arrays: which type each event has, in log order, and the function's columns.
 
     `arrays` are in the order of the function's arguments: `ts` and `seq` of each event type, then the
-    unit's columns. None of them is written to.
+    unit's columns. None of them is written to. A step that is passed over has `~kind` among `kinds`.
     """
 
     kinds: npt.NDArray[np.int8]
@@ -49,10 +49,28 @@ class Batch:
     chunk: Chunk
     when: Array | None = None
     """The time of each step, where there is more than the log's events."""
+    passed: int = 0
+    """How many steps are passed over."""
 
     @property
     def events(self) -> int:
         return len(self.kinds)
+
+    def kind_of(self, at: int) -> int:
+        """Which type the event of a step has, be it passed over or not."""
+        kind = int(self.kinds[at])
+        return kind if kind >= 0 else ~kind
+
+    def count_kinds(self, lo: int, hi: int, position: npt.NDArray[np.int64]) -> None:
+        """Add to `position` how many steps of each type are among those from lo to hi."""
+        kinds = self.kinds[lo:hi]
+        position += np.bincount(np.where(kinds < 0, ~kinds, kinds), minlength=len(position))
+
+    def passing(self, steps: Array) -> Batch:
+        """The same, but some steps are passed over."""
+        kinds = self.kinds.copy()
+        kinds[steps] = ~kinds[steps]
+        return replace(self, kinds=kinds, passed=len(steps))
 
 
 class _Tables(dict[str, pa.Table]):

@@ -174,7 +174,7 @@ class Foresight:
             yield batch
 
     def _part(self, batch: Batch) -> Batch:
-        """A batch without the events that are left out."""
+        """A batch of which the steps of events that are left out are passed over."""
         places = list[Array]()
         for name, kinds in self._kinds.items():
             known = self._foreseen.out.get(name)
@@ -188,11 +188,7 @@ class Foresight:
                 at = at[seqs[at] == own]
                 if len(at):
                     places.append(np.flatnonzero(batch.kinds == kind)[at])
-        if not places:
-            return batch
-        keep: Bools = np.ones(batch.events, np.bool_)
-        keep[np.concatenate(places)] = False
-        return part_of(self._unit, batch, keep)
+        return batch.passing(np.concatenate(places)) if places else batch
 
     # --- where states decide -----------------------------------------------------------------------
 

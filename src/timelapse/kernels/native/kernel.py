@@ -112,7 +112,7 @@ class NativeKernel:
         self.credit, self._written = Credit(), Written()
         self.companions: Companions | None = None
         """What takes part in `run`: given before it, if at all."""
-        self._done = self.left = self._spent_at = 0
+        self._done = self._passed = self.left = self._spent_at = 0
         self._kept = Kept(self._hashes, unit.keeps) if unit.keeps >= 0 else None
         self.guard: AbstractContextManager[None] = nullcontext()
         """Held while tables change."""
@@ -184,7 +184,7 @@ class NativeKernel:
         if self.open and self._is_begun:
             for growth in self._growth:
                 growth.go_on(self._done)
-            self._done = self._spent_at = 0
+            self._done = self._passed = self._spent_at = 0
             return
         self._is_begun = True
         for number, table in enumerate(self._hashes):
@@ -193,7 +193,7 @@ class NativeKernel:
             if not table.exact:  # it is empty again
                 self._growth[number] = Growth(self._events, table.rows)
         self._logs.begin()
-        self._done = self._spent_at = 0
+        self._done = self._passed = self._spent_at = 0
 
     def finish(self, result: PassResult, later: int = 0) -> None:
         """The slice ends, or a part of it: what it did."""
@@ -213,7 +213,7 @@ class NativeKernel:
 
     def end(self, result: PassResult) -> None:
         """The same without what it did to states."""
-        result.events = self._done
+        result.events = self._done - self._passed
         if self._final and self._asked is None:
             self._put_out(result)
         self._list_quarantined(result)
@@ -317,6 +317,7 @@ class NativeKernel:
 
     def feed(self, batch: Batch, tick: Tick, shown: Shown) -> None:
         """The next events. Raises Failed, TooOften, and where events are shared out Foreign."""
+        self._passed += batch.passed
         self.through(batch, 0, batch.events, np.zeros(len(self._unit.events), np.int64), tick, shown)
 
     def through(self, batch: Batch, lo: int, end: int, position: Ints, tick: Tick, shown: Shown) -> None:
@@ -366,8 +367,7 @@ class NativeKernel:
             raise Abandoned(NEAR_THE_END)
         full = self._outputs.full
         if why:
-            for kind in range(len(position)):
-                position[kind] += np.count_nonzero(batch.kinds[lo:at] == kind)
+            batch.count_kinds(lo, at, position)
             self.take_back(batch, at, entries, position)
         self._outputs.keep()
         at = at if why else hi
@@ -434,12 +434,12 @@ class NativeKernel:
 
     def _time(self, batch: Batch, at: int, position: Ints) -> int:
         """The time from which an event looks back."""
-        kind = int(batch.kinds[at])
+        kind = batch.kind_of(at)
         return int(batch.arrays[2 * kind][position[kind]]) - (kind in self._unit.ticking)
 
     def _place(self, batch: Batch, at: int, position: Ints) -> tuple[int, int, int]:
         """An event's type, its row there, its seq."""
-        kind, row = int(batch.kinds[at]), int(position[int(batch.kinds[at])])
+        row = int(position[kind := batch.kind_of(at)])
         table = batch.chunk.tables[self._unit.table_of(kind)]
         return kind, row, table.column("seq")[row].as_py()
 

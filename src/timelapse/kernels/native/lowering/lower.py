@@ -35,7 +35,7 @@ from timelapse.kernels.native.lowering.form import (
 from timelapse.kernels.native.lowering.grouping import together
 from timelapse.kernels.native.lowering.owners import Owners
 from timelapse.kernels.native.lowering.passes import SHORTER, WRITTEN, About, through
-from timelapse.kernels.native.lowering.rejecting import Rejecting, by_type, noting_rows
+from timelapse.kernels.native.lowering.rejecting import Rejecting, by_type, noting_rows, passed_over
 from timelapse.kernels.native.lowering.rules import Rules
 from timelapse.kernels.native.lowering.sending import Derived
 from timelapse.kernels.native.lowering.slides import Slides
@@ -260,6 +260,8 @@ class Lowering:
             steps = self._rejecting.transaction(bodies, self._derived.loop(following))
         else:
             steps = by_type([self._step(i, body) for i, body in enumerate(bodies)])
+        if unit.later and not (unit.shared or unit.goes_back):
+            steps = [If("k >= 0", steps, passed_over(len(bodies)))]
         unit.source = source_of(unit, steps, self._heads)
         return unit
 

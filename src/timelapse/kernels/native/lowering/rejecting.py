@@ -169,6 +169,11 @@ def noting_rows(body: Sequence[Node]) -> list[Node]:
     return found
 
 
+def passed_over(events: int) -> list[Node]:
+    """The code of steps of which nothing comes (`Batch.kinds`), for so many types of log events."""
+    return chain([(f"k == {~i}", [Assign(f"q{i}", "ONE", "+=")]) for i in range(events)])
+
+
 def by_type(bodies: Sequence[list[Node]]) -> list[Node]:
     """A body for each type of log event."""
     return chain([(f"k == {i}", body) for i, body in enumerate(bodies)])
