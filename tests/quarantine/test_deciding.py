@@ -17,8 +17,7 @@ from tests.quarantine.test_rewinding import Mark, Move, Out, Spelt, Unheard, tol
 from tests.quarantine.test_together import Pairs, log_of
 from tests.writers.deciding import deciding_program
 from tests.writers.sources import load_source
-from timelapse.kernels.native import build, decider, kernel, rewinding, together
-from timelapse.kernels.native.decode import Batch
+from timelapse.kernels.native import build, decider, rewinding, together
 from timelapse.kernels.native.kernel import NativeKernel
 from timelapse.run import quarantine
 from timelapse.run.reference import run_serial
@@ -139,19 +138,6 @@ class Uneven(Early):
             raise Spelt
 
 
-class Leaving(Early):
-    """Some own steps leave the compiled function: they have to run as Python."""
-
-    @tl.on(Move)
-    def tell(self, m: Move) -> None:
-        wide = (m.amount + 50) * 10**15 * (10**5 if m.seq % 61 == 50 else 1)
-        self.emit(Out(who=m.who, total=wide // 10**15 % 1000 + self.total[m.who]))
-
-    @tl.every(8)
-    def tick(self) -> None:
-        self.emit(Out(who=-1, total=self.total[1]))
-
-
 class Keyed(tl.Program):
     """Many keys of an event's own step; a few decide."""
 
@@ -209,24 +195,6 @@ def test_the_same_as_the_reference(program: type[tl.Program], noted: dict[str, i
     else:
         assert noted["left out"] >= late
         assert noted["passes"] == 0
-
-
-@pytest.mark.parametrize("slices", [1, 3])
-def test_where_steps_leave_the_compiled_function_others_are_passed_over(
-    slices: int, noted: dict[str, int], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    undone, taken_back = {True: 0, False: 0}, NativeKernel.take_back
-
-    def taking_back(self: NativeKernel, batch: Batch, at: int, *args: Any) -> None:
-        undone[bool((batch.kinds[:at] < 0).any())] += 1
-        taken_back(self, batch, at, *args)
-
-    monkeypatch.setattr(NativeKernel, "take_back", taking_back)
-    monkeypatch.setattr(kernel, "PIECE", 50)
-    late = sum(compared(Leaving, seed, tmp_path, slices=slices) for seed in range(deep(4)))
-    assert noted["left out"] >= late > 5
-    assert noted["passes"] == 0
-    assert undone[True] > 5
 
 
 @pytest.fixture

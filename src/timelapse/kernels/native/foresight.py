@@ -3,7 +3,7 @@
 A call of an `after=` handler that fails takes its event out of the log, with all that stems from it. If each event alone decides whether its
 steps fail, the same events fail whichever others are there (lowering/decided.py). That is computed over columns for all events of a batch
 when they are read; an event whose own step fails is left to that step. If states decide, the part of the program that decides is run ahead
-(deciding.py), and batches wait until it is known which of their events fail. Those are left out of the batch, and their calls later: the replay
+(deciding.py), and batches wait until it is known which of their events fail. Their steps are passed over, and their calls later: the replay
 runs without them from the start.
 """
 
