@@ -118,13 +118,13 @@ def test_what_a_slice_did_is_found_when_the_next_one_has_run(
             turn.notify_all()
         real_finish(self, result, later)
 
-    def collect(tables: Any, result: Any, threads: int, images: Any = None) -> None:
+    def collect(tables: Any, result: Any, threads: int, images: Any = None, logs: Any = None) -> None:
         if images:
             # The slice after the one whose turn it is has finished: its count, as an event that is cleared may be missed.
             next_one = len(late) + 2
             with turn:
                 late.append(turn.wait_for(lambda: len(finished) >= next_one, 60))
-        real_collect(tables, result, threads, images or {})
+        real_collect(tables, result, threads, images or {}, logs or {})
 
     monkeypatch.setattr(kernel.NativeKernel, "finish", finish)
     monkeypatch.setattr(gathering, "collect", collect)

@@ -26,11 +26,6 @@ from typing import Any
 from timelapse.analysis.operations import States
 from timelapse.analysis.scope import UNKNOWN, Scope, root_of
 from timelapse.analysis.tables import GIVES_IMMUTABLE, GIVES_LIST, READING_METHODS, builtin_name, is_math
-from timelapse.kinds.extremum import Max, Min
-from timelapse.kinds.first import First
-from timelapse.kinds.last import Last
-from timelapse.kinds.sum import Sum
-from timelapse.kinds.value import Value
 from timelapse.model.events import Event
 from timelapse.model.program import ProgramSpec
 from timelapse.model.source import all_nodes
@@ -140,8 +135,6 @@ _DIGITS = re.compile(r"([^%]|%[YmdHMSfjUwWVGuyIz%])*", re.DOTALL)
 """Formats of times that do not depend on a locale or a time zone of the machine."""
 
 _SCALARS = frozenset({"bool", "bytes", "float", "int", "str"})
-_SHOWS_VALUES = (First, Last, Max, Min, Sum, Value)
-"""Kinds whose `x[k]` is a value of the declared type, or the declared default."""
 
 _ADDRESSES = frozenset(
     {"IPv4Address", "IPv4Interface", "IPv4Network", "IPv6Address", "IPv6Interface", "IPv6Network"}
@@ -208,7 +201,7 @@ def declarations(
                 return ScalarType(text) if text in _SCALARS else None
             case ast.Subscript():
                 state = states.subscripted(node)
-                return None if state is None or state.kind not in _SHOWS_VALUES else state.value
+                return None if state is None or not state.kind.shows_declared else state.value
         return None
 
     return declared

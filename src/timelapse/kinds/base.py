@@ -227,6 +227,8 @@ class State:
     it; "set", it is set to what it is compared with before."""
     never_none: ClassVar[bool] = False
     """Whether None is refused as a value, also where the declared type has it."""
+    shows_declared: ClassVar[bool] = False
+    """Whether `x[k]` is always a value of the declared type, or the declared default."""
     parts: ClassVar[tuple[Any, ...]] = ()
     """Under what the values of a declared key stand, where they always are the same ones, and reads are made of all of them."""
     effect_words: ClassVar[Mapping[str, str]] = {}

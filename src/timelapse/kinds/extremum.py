@@ -32,6 +32,7 @@ class Extremum(ValueLike[K, V]):
     """What Max and Min share."""
 
     window_form = "best"
+    shows_declared = True
     never_none = True
 
     __slots__ = ()

@@ -27,6 +27,7 @@ class First(ValueLike[K, V]):
     """`tl.First[K, V]`: the first value added for the key."""
 
     window_form = "first"
+    shows_declared = True
     ops = {**_READS, "add": Op(effect="first", value=1)}
     short = Short(
         "`add(k, v)`: the first one stays",

@@ -31,6 +31,7 @@ class Last(ValueLike[K, V]):
 
     log_form = "present"
     window_form = "latest"
+    shows_declared = True
     ops = {**_READS, "add": Op(effect="set", value=1)}
     short = Short("`add(k, v)`: the last one stays", "as `Value`", "as `Value`", "the last write", "always")
 

@@ -122,6 +122,7 @@ class Sum(Counter[K], Generic[K, V]):
     has_value = True
     plain_reads = False
     one_way = ""
+    shows_declared = True
     short = Short(
         "`x[k] += a`, `x[k] -= a`, `add(k, a)`, `x[k] = a` or `set(k, a)`, `del x[k]` or `discard(k)`",
         "`x[k]`, `get(k)`, `k in x` (not 0), `top(n)`, `items()`",

@@ -81,6 +81,7 @@ class Value(ValueLike[K, V]):
 
     attribute_style = True
     one_way = "set"
+    shows_declared = True
     log_form = "present"
     window_form = "latest"
     unlogged = frozenset({"first"})
