@@ -76,11 +76,7 @@ class Columns:
 
     def add(self, fields: Mapping[str, Collection[str]]) -> None:
         """Have these fields too: what is there is not read again."""
-        fresh = {
-            name: tuple(f for f in own if f not in ("ts", "seq", *self.fields.get(name, ())))
-            for name, own in fields.items()
-        }
-        fresh = {name: own for name, own in fresh.items() if own or name not in self.fields}
+        fresh = self._missing(fields)
         if not fresh and self._parts:
             return
         found = self._in_pieces(lambda lo, hi: self._chunks(lo, hi, fresh), [(self._lo, self._hi)])
@@ -88,6 +84,14 @@ class Columns:
             [_joined(*both) for both in zip(self._parts, found, strict=True)] if self._parts else found
         )
         self.fields |= {name: (*self.fields.get(name, ()), *own) for name, own in fresh.items()}
+
+    def _missing(self, fields: Mapping[str, Collection[str]]) -> dict[str, tuple[str, ...]]:
+        """What of these is not in memory."""
+        fresh = {
+            name: tuple(f for f in own if f not in ("ts", "seq", *self.fields.get(name, ())))
+            for name, own in fields.items()
+        }
+        return {name: own for name, own in fresh.items() if own or name not in self.fields}
 
     def once(self, fields: Mapping[str, Collection[str]]) -> bool:
         """Whether fields that are not there are asked for the first time: of a few events they are better kept `apart`, as most of what
@@ -106,8 +110,7 @@ class Columns:
 
     def apart(self, seqs: Seqs, fields: Mapping[str, Collection[str]]) -> Columns:
         """The columns of some of the events (ascending) alone, with these fields. What is in memory is not read."""
-        missing = {n: [f for f in own if f not in self.fields.get(n, ())] for n, own in fields.items()}
-        missing = {n: own for n, own in missing.items() if own or n not in self.fields}
+        missing = self._missing(fields)
         there = {n: [f for f in own if f in self.fields[n]] for n, own in fields.items() if n in self.fields}
 
         def read(lo: int, hi: int) -> Iterator[Chunk]:

@@ -23,6 +23,8 @@ from timelapse.model import decimals
 from timelapse.tables.rowhash import whole_array
 
 Array = npt.NDArray[Any]
+_FEW = 8
+"""So many kinds are counted faster one by one."""
 
 _EMPTY = {
     "int": np.zeros(0, np.int64), "float": np.zeros(0, np.float64), "bool": np.zeros(0, np.bool_),
@@ -64,7 +66,7 @@ class Batch:
     def count_kinds(self, lo: int, hi: int, position: npt.NDArray[np.int64]) -> None:
         """Add to `position` how many steps of each type are among those from lo to hi."""
         kinds = self.kinds[lo:hi]
-        position += np.bincount(np.where(kinds < 0, ~kinds, kinds), minlength=len(position))
+        position += counts_of(np.where(kinds < 0, ~kinds, kinds), len(position))
 
     def passing(self, steps: Array) -> Batch:
         """The same, but some steps are passed over."""
@@ -83,6 +85,13 @@ class _Tables(dict[str, pa.Table]):
     def __missing__(self, name: str) -> pa.Table:
         found = self[name] = self._chunk.tables[name].take(pa.array(self._rows[name]))
         return found
+
+
+def counts_of(kinds: Array, number: int) -> npt.NDArray[np.int64]:
+    """How many steps there are of each of so many kinds."""
+    if number > _FEW:
+        return np.bincount(kinds, minlength=number)
+    return np.array([np.count_nonzero(kinds == kind) for kind in range(number)], np.int64)
 
 
 def part_of(unit: Unit, batch: Batch, keep: npt.NDArray[np.bool_]) -> Batch:

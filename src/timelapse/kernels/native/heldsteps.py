@@ -8,15 +8,13 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from timelapse.kernels.native.decode import Batch
+from timelapse.kernels.native.decode import Batch, counts_of
 from timelapse.kernels.native.memory.keeping import ROW
 from timelapse.kernels.native.unit import Unit
 from timelapse.log.reader import Chunk
 
 Array = npt.NDArray[Any]
 Ints = npt.NDArray[np.int64]
-_FEW = 8
-"""So many kinds are counted faster one by one."""
 
 
 class _Grown:
@@ -62,13 +60,6 @@ class _Grown:
         return self._all.nbytes
 
 
-def _counts(kinds: Array, number: int) -> Ints:
-    """How many steps there are of each of so many kinds."""
-    if number > _FEW:
-        return np.bincount(kinds, minlength=number)
-    return np.array([np.count_nonzero(kinds == kind) for kind in range(number)], np.int64)
-
-
 class HeldSteps:
     """Steps of some kinds, with what the rows that each of them looked up held before it (`memory.keeping.note`).
 
@@ -96,7 +87,7 @@ class HeldSteps:
             self._arrays = [_Grown(array) for array in batch.arrays]
         assert batch.when is not None
         kinds, at = batch.kinds[lo:hi], self._kinds.count
-        until = position + _counts(kinds, len(position))
+        until = position + counts_of(kinds, len(position))
         self._kinds.add(kinds)
         self._when.add(batch.when[lo:hi])
         for notes in (self._noted, self._whose):
@@ -139,7 +130,7 @@ class HeldSteps:
     def _forget(self) -> None:
         """Forget the steps that may be."""
         gone, self._done = self._done, 0
-        counts = _counts(self._kinds.now[:gone], len(self.position))
+        counts = counts_of(self._kinds.now[:gone], len(self.position))
         at, end = 1 + gone * self._each, 1 + self._kinds.count * self._each
         self.copies[1 : 1 + end - at] = self.copies[at:end]
         for steps in (self._kinds, self._when, self._noted, self._whose):

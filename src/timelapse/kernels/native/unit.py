@@ -106,13 +106,12 @@ class Touch(NamedTuple):
 class Deciding(NamedTuple):
     """What decides which steps fail, by event type's number.
 
-    `tables`: those on which it depends. `kinds`: the types with code that is part of deciding. Of these, `uses` use the tables, `writes` write
-    to them, and `fails` may fail. `adds`: what is added to tables whose sums are compared with int64, as if none left it.
+    `tables`: those on which it depends. `kinds`: the types with code that is part of deciding. Of these, `writes` write to the
+    tables, and `fails` may fail. `adds`: what is added to tables whose sums are compared with int64, as if none left it.
     """
 
     tables: frozenset[int]
     kinds: frozenset[int]
-    uses: frozenset[int]
     writes: frozenset[int]
     fails: frozenset[int]
     adds: tuple[tuple[Touch, ...], ...]

@@ -80,7 +80,6 @@ def deciding(
         Deciding(
             frozenset(tables),
             frozenset(event for event, body in enumerate(found) if body),
-            frozenset(event for event, body in enumerate(found) if _tables(body)),
             frozenset(event for event, body in enumerate(found) if cut.writes(body)),
             frozenset(fails),
             adds,

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 Ints = npt.NDArray[np.int64]
 
 
-class Passing(Along):
+class PassedRows(Along):
     """Asks which rows the log has got, and its cursors have passed, since it was last asked; until then the log keeps them. `which`: of these, by their
     place in `NativeLog.reached`."""
 
@@ -44,7 +44,7 @@ class Passing(Along):
         return np.concatenate([log.rows[lo:hi, 1] for lo, hi in spans])
 
 
-class LogAlong(Passing):
+class LogAlong(PassedRows):
     """The table is that of the log's own state: its rows are copied into another array, with their places in the larger one."""
 
     def __init__(self, log: NativeLog, which: slice) -> None:
@@ -77,7 +77,7 @@ class LogAlong(Passing):
         self.log.take(self._into, self._first)
 
 
-class CountsAlong(Passing):
+class CountsAlong(PassedRows):
     """The table is that of the counters of members within a lag."""
 
     def __init__(self, log: NativeLog, which: slice, counter: NativeTable) -> None:

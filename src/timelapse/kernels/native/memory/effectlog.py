@@ -20,7 +20,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from timelapse.kernels.native.memory import blocks, sliding
-from timelapse.kernels.native.memory.along import CountsAlong, LogAlong, Passing
+from timelapse.kernels.native.memory.along import CountsAlong, LogAlong, PassedRows
 from timelapse.kernels.native.memory.table import NativeTable
 from timelapse.kernels.native.windows import BASE, HEAD, KEPT, MODERATE, USED, Sliding
 from timelapse.kernels.rowlog import Earlier
@@ -75,7 +75,7 @@ class NativeLog:
         """The slice's first row."""
         self._images = weakref.WeakSet[LogImage]()
         """Those that somebody still has."""
-        self.along = weakref.WeakSet[Passing]()
+        self.along = weakref.WeakSet[PassedRows]()
         """How it goes along with tables that grow."""
         self._sums = kept and table.hash.exact and table.spec.value is not None
         self._most = self._furthest if self._sums else 0.0
