@@ -26,7 +26,7 @@ from timelapse.kernels.native.decode import Batch
 from timelapse.kernels.native.heldsteps import HeldSteps
 from timelapse.kernels.native.kernel import PIECE, Ints, NativeKernel
 from timelapse.kernels.native.memory.strings import Interned
-from timelapse.kernels.native.unit import Unit, left
+from timelapse.kernels.native.unit import Back, Unit, left
 from timelapse.model.program import Program
 
 _SHARE = 8
@@ -40,10 +40,6 @@ _BACK = 3
 lag is for events that fail only because another one was taken out."""
 _AGAIN, _EARLY = 1, 1 << 17
 """How many steps may be done again: so many for each step there was, and so many more."""
-_ALLOWED, _LATE, _AT = 1, 2, 4
-"""Places in the array `back`, which the function takes (lowering/rejecting.py). It has: the seq that `first` begins with; how many steps may still
-be done again; whether an event would have to be taken out that is settled; how many events from that seq on are; the step that the function has
-come to; and the number of the first step that is held, counted from 1."""
 
 
 class Decider(NativeKernel):
@@ -62,7 +58,7 @@ class Decider(NativeKernel):
         """How many bytes it may hold, and what waits for it."""
         words = max((table.slots.shape[1] for table in self._hashes), default=0)
         self._held = HeldSteps(unit, deciding.kinds, max(1, unit.keeps), words)
-        self._back: Ints = np.zeros(6, np.int64)
+        self._back: Ints = np.zeros(len(Back), np.int64)
         self._again = self._settled = 0
         self.reached = INT64_MIN
         """The time of the last step that it has gone through."""
@@ -103,17 +99,19 @@ class Decider(NativeKernel):
     def _some_more(self, batch: Batch, at: int) -> int:
         """Go on through the steps that are held, from one on, as far as tables have room. Returns how far it has come."""
         held, back = self._held, self._back
-        back[:] = held.base, _MORE, 0, self._settled - held.base, 0, held.before + 1
+        back[[Back.BASE, Back.SETTLED]] = held.base, self._settled - held.base
+        back[[Back.ALLOWED, Back.HELD]] = _MORE, held.before + 1
+        back[[Back.TOO_LATE, Back.AT]] = 0
         _, _, why = left(self._call(batch, at, held.count, held.position, again=_MORE))
         self._outputs.keep()
         if why:
             raise Unknown("only Python can tell whether an event fails")
-        if back[_LATE] or held.copies[0, 2]:
+        if back[Back.TOO_LATE] or held.copies[0, 2]:
             raise Unknown("it would have to go back too far")
-        self._again += max(0, _MORE - int(back[_ALLOWED]))
+        self._again += max(0, _MORE - int(back[Back.ALLOWED]))
         if self._again > _EARLY + _AGAIN * self._done:
             raise Unknown("too much would be done again")
-        return int(back[_AT])
+        return int(back[Back.AT])
 
     def _time(self, batch: Batch, at: int, position: Ints) -> int:
         return 0  # it looks back at nothing

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from enum import IntEnum
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from timelapse.kernels.native.computed import Computed
@@ -245,6 +246,24 @@ had effects before."""
 TAKES, LATE = 4, 3
 """So many words say how many events may be taken out, the time at which none may, how many are, and whether calls that fail later than
 their events are listed (`PassProgram.finds_late`). After them: for each of `Unit.later` which of those taken out comes next."""
+
+
+class Back(IntEnum):
+    """Places in the array `back`, with which a function is told how far it may go back, and tells how far it has (decider.py)."""
+
+    BASE = 0
+    """The seq that `first` begins with."""
+    ALLOWED = 1
+    """How many steps may still be done again."""
+    TOO_LATE = 2
+    """Whether an event would have to be taken out that is settled."""
+    SETTLED = 3
+    """How many events from that seq on are."""
+    AT = 4
+    """The step that the function has come to."""
+    HELD = 5
+    """The number of the first step that is held, counted from 1."""
+
 
 LISTED = 2048
 """By key: so many events are looked through at a time for a worker's own. Their list stays in the nearest cache."""

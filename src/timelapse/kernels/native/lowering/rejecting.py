@@ -10,7 +10,7 @@ from timelapse.kernels.native.lowering.form import Assign, Break, If, Keep, Look
 from timelapse.kernels.native.lowering.idle import without_idle_room
 from timelapse.kernels.native.lowering.rules import Rules
 from timelapse.kernels.native.lowering.stateful import States
-from timelapse.kernels.native.unit import REFUSED
+from timelapse.kernels.native.unit import REFUSED, Back
 from timelapse.kernels.native.windows import KEPT, USED
 
 _LOOKED = 16
@@ -33,10 +33,10 @@ class Rejecting:
 
         `first` has for each event the number of its first step, 0 if it has had none, and -1 if it was taken out. `noted[j]` is how many rows step j has
         looked up, and `whose[j]` its event."""
-        begins = If("first[event] == 0", [Assign("first[event]", "j + back[5]")])
+        begins = If("first[event] == 0", [Assign("first[event]", f"j + back[{Back.HELD}]")])
         return [
             Assign("seq", f"seq{i}[q{i}]"),
-            Assign("event", "seq - back[0]"),
+            Assign("event", f"seq - back[{Back.BASE}]"),
             Assign("whose[j]", "seq"),
             Assign("rejected", "0"),
             If("first[event] >= 0", [begins, *body]),
@@ -47,15 +47,15 @@ class Rejecting:
         """Take an event out after one of its steps has failed: undo all steps since its first one, and go on from there. If no other step has looked up
         rows of the event's steps since, undo only these, and go on behind the failed step."""
         code, unit = self._code, self._ctx.unit
-        code.assign("place", "first[event] - back[5]")
+        code.assign("place", f"first[event] - back[{Back.HELD}]")
         code.assign("first[event]", "-1")
         code.assign("noted[j]", "0")  # what it wrote is undone by now
-        with code.when("place < 0 or event < back[3]"):  # it is too late for that
-            code.assign("back[2]", "1")
+        with code.when(f"place < 0 or event < back[{Back.SETTLED}]"):  # it is too late for that
+            code.assign(f"back[{Back.TOO_LATE}]", "1")
             code.assign("place", "j")
         apart = "False" if isinstance(unit.touches, str) else "is_apart(kept, noted, whose, place, j)"
         code.assign("apart", apart)
-        code.assign("back[1]", f"(j - place) // {_LOOKED} if apart else j - place", "-=")
+        code.assign(f"back[{Back.ALLOWED}]", f"(j - place) // {_LOOKED} if apart else j - place", "-=")
         code.assign("at", "j")
         with code.repeat("at > place"):
             code.assign("at", "1", "-=")

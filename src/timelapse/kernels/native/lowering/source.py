@@ -23,7 +23,7 @@ from timelapse.kernels.native.lowering.records import record_columns
 from timelapse.kernels.native.lowering.touches import numbered
 from timelapse.kernels.native.lowering.values import number_of, spelled
 from timelapse.kernels.native.lowering.wide import WIDTHS, wide
-from timelapse.kernels.native.unit import LISTED, Unit
+from timelapse.kernels.native.unit import LISTED, Back, Unit
 
 
 def arguments(unit: Unit, columns: Sequence[int] | None = None) -> list[tuple[str, str]]:
@@ -117,8 +117,8 @@ def _function(unit: Unit, steps: Sequence[Node], heads: Sequence[list[Node]]) ->
     if unit.goes_back:
         loop = [
             Assign("j", "lo"),
-            While("j < hi and back[1] >= 0", [Assign("noted[j]", "0"), *each, Assign("j", "1", "+=")]),
-            Assign("back[4]", "j"),
+            While(f"j < hi and back[{Back.ALLOWED}] >= 0", [Assign("noted[j]", "0"), *each, Assign("j", "1", "+=")]),
+            Assign(f"back[{Back.AT}]", "j"),
         ]  # fmt: skip
     events, last = range(len(unit.events)), "end" if unit.shared else "q"
     return [
