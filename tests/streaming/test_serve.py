@@ -13,6 +13,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pyarrow as pa
 import pytest
 
@@ -154,6 +155,20 @@ def test_why_a_row_was_put_out(served: tuple[Live, Client]) -> None:
     assert client.ask("/api/why", b" " * (2 << 20))[0] == 413
     assert client.ask("/api/why", b"{}", right="")[0] == 401
     assert client.ask("/api/why", b"{}", right="push")[0] in (401, 403)
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="asks for glibc's __cxa_atexit")
+def test_the_process_that_answers_ends_without_destructors(tmp_path: Path) -> None:
+    """A library that aborts on the way out takes no answer away."""
+    code = (
+        "import ctypes; c = ctypes.CDLL(None); c.__cxa_atexit(c.abort, None, None);"
+        "from timelapse.streaming.serve.asking import main; main()"
+    )
+    row = asking.Row("Told", {"ts": 1, "phase": 3, "seq": 0, "ordinal": 0})
+    question = msgspec.json.encode(asking.Question(str(tmp_path / "nowhere"), row))
+    done = subprocess.run([sys.executable, "-c", code], input=question, capture_output=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert "nowhere" in msgspec.json.decode(done.stdout, type=asking.Answer).error
 
 
 def asked(

@@ -2,23 +2,22 @@
 
 from __future__ import annotations
 
-import atexit
 import importlib
 import os
 import sys
-import threading
 import traceback
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from functools import wraps
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any
 
 import typer
 
 from timelapse.cli.console import ANSWERING, INTERRUPTED, TROUBLE, UNREAD, console, show_error
 from timelapse.cli.interrupt import interrupted, watching_interrupts
 from timelapse.cli.quiet import before_output, watch
+from timelapse.env.leaving import leave
 from timelapse.env.spark_start import ends_with_command
 from timelapse.errors import Cancelled, TimelapseError, UsageError
 from timelapse.store.failures import no_space
@@ -175,22 +174,8 @@ def main(args: Sequence[str] | None = None) -> None:
         without_pydantic()
     code = run(sys.argv[1:] if args is None else list(args))
     if args is None and "py4j" not in sys.modules:  # Spark's gateway ends its own processes on the way out
-        _leave(code)
+        leave(code)
     sys.exit(code)
-
-
-def _leave(code: int) -> NoReturn:
-    """End this process as Python does, but for the destructors of libraries: Arrow's ends its threads, and aborts (exit 134, "terminate
-    called without an active exception") where one of them is just ending by itself, as after a filter on a busy machine.
-    """
-    try:
-        threading._shutdown()  # type: ignore[attr-defined]
-        atexit._run_exitfuncs()
-    finally:
-        for stream in (sys.stdout, sys.stderr):
-            with suppress(OSError, ValueError, AttributeError):  # whoever read us has gone, or it is closed
-                stream.flush()
-        os._exit(code)
 
 
 def run(args: Sequence[str]) -> int:

@@ -17,6 +17,7 @@ from typing import Any
 import msgspec
 
 from timelapse.decoding import decoded
+from timelapse.env.leaving import leave
 from timelapse.errors import RunError, TimelapseError
 from timelapse.progress import Silent
 from timelapse.streaming.reading import Reading
@@ -165,6 +166,7 @@ def main() -> None:
     question = decoded(sys.stdin.buffer.read(), Question)
     out.buffer.write(msgspec.json.encode(answer(question)))
     out.flush()
+    leave(0)
 
 
 if __name__ == "__main__":
