@@ -46,7 +46,7 @@ class Played:
 
 
 class Wrong(AssertionError):
-    """A result is not that of the serial loop, or a folder looks whole and is not."""
+    """A result is not that of the serial loop, a folder looks whole and is not, or a driver fails with no error of ours."""
 
 
 def faults_of(rng: random.Random) -> Faults:
@@ -183,7 +183,7 @@ def _judge(driver: _Driver, played: Played) -> None:
     played.killed += driver.killed
     if driver.error is not None:
         if not isinstance(driver.error, TimelapseError) or not driver.error.hint:
-            raise driver.error
+            raise Wrong(f"seed {played.seed}: {driver.error!r}") from driver.error
         played.errors.append(driver.error.code)
     if driver.run is not None:
         taken = driver.run.certificate["taken_over"] or {"slices": 0, "passes": 0}
