@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import functools
+from decimal import Decimal
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
+import pandas as pd
 import pyarrow as pa
 import pyarrow.csv
 import pyarrow.parquet as pq
@@ -14,7 +17,7 @@ from hypothesis import strategies as st
 
 import timelapse as tl
 from tests.depth import deep
-from timelapse.compare import Condition, Labels, diff, figures_of, judge
+from timelapse.compare import Condition, Diff, Labels, diff, figures_of, judge
 from timelapse.compare.score import notes_of
 from timelapse.errors import UsageError
 from timelapse.run import run_serial
@@ -60,8 +63,15 @@ class Bans(Rules):
 
 
 EVENTS = [E(n=i, who="abc"[i % 3], amount=i / 2, ts=i * DAY // 4) for i in range(24)]
-RUNS = [tl.replay(r, EVENTS, slices=2, spark=False) for r in (Rules(), Rules(step=3, first=6))]
-DIFF = diff(RUNS[0], RUNS[1])
+
+
+@functools.cache
+def compared() -> Diff:
+    """Every second event from 0 on, and every third one from 6 on."""
+    a, b = (tl.replay(r, EVENTS, slices=2, spark=False) for r in (Rules(), Rules(step=3, first=6)))
+    return diff(a, b)
+
+
 A, B = {n for n in range(24) if n % 2 == 0}, {n for n in range(6, 24) if n % 3 == 0}
 
 
@@ -71,7 +81,7 @@ def table(rows: list[tuple[Any, ...]], *names: str) -> pa.Table:
 
 def test_reports_alone() -> None:
     """Without a column `label` every row is right and all else wrong; the counts by hand."""
-    found = judge(DIFF, table([(n,) for n in (0, 6, 9, 11)], "n"))
+    found = judge(compared(), table([(n,) for n in (0, 6, 9, 11)], "n"))
     assert (found.total.a.right, found.total.a.judged, found.total.a.positives) == (2, len(A), 4)
     assert (found.total.b.right, found.total.b.judged, found.total.b.positives) == (2, len(B), 4)
     assert found.only_right
@@ -86,7 +96,7 @@ def test_days_segments_weights_and_who_is_hit() -> None:
     """By the item's day, by a column of the labels or a field of the record; weighed by either."""
     rows = [(n, n % 6 == 0, "xy"[n % 2], 10 * n) for n in range(24)]
     found = judge(
-        DIFF,
+        compared(),
         table(rows, "key", "label", "land", "worth"),
         segments=["land", "who"],
         by=["who"],
@@ -101,9 +111,9 @@ def test_days_segments_weights_and_who_is_hit() -> None:
     assert dict(found.segments["land"])["y"].b.judged == sum(10 * n for n in B if n % 2)
     assert [name for name, _ in found.segments["who"]] == ["a", "b", "c"]
     assert found.good["who"] == (2, 0)  # b and c have nothing right in A; B hits a alone
-    by_record = judge(DIFF, table(rows, "key", "label", "land", "worth"), weight="amount")
+    by_record = judge(compared(), table(rows, "key", "label", "land", "worth"), weight="amount")
     assert by_record.total.a.judged == sum(n / 2 for n in A)
-    only = judge(DIFF, table([(1,), (6,)], "n"), weight="amount").total
+    only = judge(compared(), table([(1,), (6,)], "n"), weight="amount").total
     assert only.a.positives is None  # nobody knows the amount of 1: neither put it out
     assert only.a.recall is None
 
@@ -115,7 +125,7 @@ def test_late_labels_and_the_log() -> None:
         (12, False, 2 * DAY),
     ]
     labels = table(rows, "n", "label", "ts")
-    found = judge(DIFF, labels, items="E.n")
+    found = judge(compared(), labels, items="E.n")
     assert found.complete == EVENTS[12].ts
     assert found.elsewhere == 1  # the log has no 99
     assert found.conflicts == 1
@@ -123,12 +133,12 @@ def test_late_labels_and_the_log() -> None:
     assert found.total.a.judged == 3  # without a label: not judged, for there is a wrong one
     assert found.late == (5, 3)
     assert found.unjudged == (4, 1)
-    without = judge(DIFF, labels)
+    without = judge(compared(), labels)
     assert without.elsewhere == 0
     assert without.total.a.positives == 5  # 99 stands at its label's time, on the third day
-    early = judge(DIFF, labels, until=DAY)
+    early = judge(compared(), labels, until=DAY)
     assert (early.complete, early.total.a.right) == (DAY, 1)
-    before = judge(DIFF, table([(77, True, -5), (0, True, 0)], "n", "label", "ts"))
+    before = judge(compared(), table([(77, True, -5), (0, True, 0)], "n", "label", "ts"))
     assert (before.elsewhere, before.total.a.positives) == (1, 1)
 
 
@@ -145,14 +155,14 @@ def test_judging_equals_a_plain_loop(rows: list[tuple[int, bool, int]]) -> None:
     right = {n for n, (label, _) in latest.items() if label}
     if closed and (A | B) - set(latest):
         return  # an item without a weight: an error, tested below
-    found = judge(DIFF, table(rows, "n", "label", "worth"), weight="worth")
+    found = judge(compared(), table(rows, "n", "label", "worth"), weight="worth")
     for side, put in ((found.total.a, A), (found.total.b, B)):
         judged = put & set(latest)
         assert side.right == sum(worth[n] or 0 for n in judged & right)
         assert side.judged == sum(worth[n] or 0 for n in judged)
         assert side.positives == sum(worth[n] or 0 for n in right)
     assert found.conflicts == len({n for n, x, _ in rows if x} & {n for n, x, _ in rows if not x})
-    whole = judge(DIFF, table(rows, "n", "label", "worth"), segments=["n"])
+    whole = judge(compared(), table(rows, "n", "label", "worth"), segments=["n"])
     parts = [s for _, s in whole.segments["n"]]
     assert sum(s.a.judged for s in parts) == whole.total.a.judged
     assert sum(s.b.right for _, s in whole.days) == whole.total.b.right or whole.complete is None
@@ -167,10 +177,10 @@ def test_files(tmp_path: Path) -> None:
     ]
     pq.write_table(table(rows, "key", "label", "ts"), tmp_path / "x.parquet")
     pyarrow.csv.write_csv(table(rows, "key", "label", "ts"), tmp_path / "x.csv")
-    one, two = (judge(DIFF, tmp_path / name) for name in ("x.parquet", "x.csv"))
+    one, two = (judge(compared(), tmp_path / name) for name in ("x.parquet", "x.csv"))
     assert one == two
     assert (one.labels, one.total.a.right, one.total.a.judged) == (2, 1, 2)
-    numbers = judge(DIFF, table([(0, 1.0), (2, 0.0), (4, None)], "key", "label"))
+    numbers = judge(compared(), table([(0, 1.0), (2, 0.0), (4, None)], "key", "label"))
     assert numbers.total == one.total
 
 
@@ -191,7 +201,7 @@ def test_files(tmp_path: Path) -> None:
 def test_mistakes(labels: Any, options: dict[str, Any], code: str, words: str) -> None:
     """Each has its code, and says what is wrong."""
     with pytest.raises(UsageError) as caught:
-        judge(DIFF, labels, **options)
+        judge(compared(), labels, **options)
     assert caught.value.code == code
     assert words in caught.value.message
 
@@ -213,12 +223,14 @@ FRAUD = [(n, n in (0, 6, 9, 11), n * DAY // 4) for n in range(24)]
 
 def test_columns_of_other_names_are_mapped(tmp_path: Path) -> None:
     """The same judgement as with the names that need no mapping; from files of both kinds."""
-    wanted = judge(DIFF, table(FRAUD, "n", "label", "ts"))
+    wanted = judge(compared(), table(FRAUD, "n", "label", "ts"))
     given = table(FRAUD, "txn_id", "fraud", "reported_at")
     pq.write_table(given, tmp_path / "l.parquet")
     pa.csv.write_csv(given, tmp_path / "l.csv")
     for labels in (given, tmp_path / "l.parquet", tmp_path / "l.csv"):
-        assert judge(DIFF, labels, label="fraud", label_ts="reported_at", label_key=["txn_id"]) == wanted
+        assert (
+            judge(compared(), labels, label="fraud", label_ts="reported_at", label_key=["txn_id"]) == wanted
+        )
     assert wanted.total.a.precision == pytest.approx(2 / 12)
 
 
@@ -227,20 +239,20 @@ def test_a_column_of_true_and_false_that_is_not_used_is_refused(values: list[Any
     """Every row would count as right; `none` says that this is meant, and the column is told as not used."""
     given = pa.table({"n": [0, 1], "fraud": values})
     with pytest.raises(UsageError, match="fraud holds true and false") as caught:
-        judge(DIFF, given)
+        judge(compared(), given)
     assert caught.value.code == "TL818"
     assert "--label fraud" in str(caught.value.hint)
-    found = judge(DIFF, given, label="none")
+    found = judge(compared(), given, label="none")
     assert (found.only_right, found.ignored) == (True, ("fraud",))
-    assert judge(DIFF, given, label="fraud").ignored == ()
-    assert judge(DIFF, given, segments=["fraud"]).ignored == ()  # a use of its own
+    assert judge(compared(), given, label="fraud").ignored == ()
+    assert judge(compared(), given, segments=["fraud"]).ignored == ()  # a use of its own
 
 
 def test_columns_that_are_not_there_are_named() -> None:
     given = table(FRAUD, "n", "fraud", "reported_at")
     for options in ({"label": "frau"}, {"label_ts": "report"}, {"label_key": ["m"]}):
         with pytest.raises(UsageError, match="the labels have no such column") as caught:
-            judge(DIFF, given, **options)
+            judge(compared(), given, **options)
         assert caught.value.code == "TL818"
 
 
@@ -251,22 +263,87 @@ def test_what_recall_counts_is_said() -> None:
     for options, placed, warns in (
         ({"items": "E.n"}, "log", False), ({}, "label", True), ({"label_key": ["n"]}, "label", True),
     ):  # fmt: skip
-        found = judge(DIFF, table(rows, "n", "label", "ts"), **options)
+        found = judge(compared(), table(rows, "n", "label", "ts"), **options)
         assert (found.placed, found.missed) == (placed, 2)
         ((warning, text),) = notes_of(found)
         assert warning is warns
         texts.append(text)
     assert "2 right items that neither side put out count at the time of their event in the log" in texts[0]
     assert "at their label's time" in texts[1]
-    timeless = judge(DIFF, table([r[:2] for r in rows], "n", "label"))
+    timeless = judge(compared(), table([r[:2] for r in rows], "n", "label"))
     assert timeless.placed == "nowhere"
     assert "whether or not the log has them, and on no single day" in notes_of(timeless)[0][1]
-    assert notes_of(judge(DIFF, table([(0, True)], "n", "label"))) == []  # nothing was missed
+    assert notes_of(judge(compared(), table([(0, True)], "n", "label"))) == []  # nothing was missed
+
+
+# --- tables and fields of other types ------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", ["pandas", "polars", "categories"])
+def test_labels_are_any_table(kind: str) -> None:
+    rows = [(n, "yes" if n in (0, 6, 9, 11) else "no") for n in range(24)]
+    given = table(rows, "n", "label")
+    wanted = judge(compared(), given)
+    if kind == "pandas":
+        assert judge(compared(), given.to_pandas()[::-1]) == wanted
+        return
+    polars = pytest.importorskip("polars", reason="Polars comes with `make bench-install`")
+    frame = polars.from_arrow(given)
+    if kind == "categories":
+        frame = frame.with_columns(polars.col("label").cast(polars.Categorical))
+    assert judge(compared(), frame) == wanted
+    assert judge(compared(), pa.table(frame)) == wanted
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        (None, "NoneType is no table"),
+        ([{"n": 1}], "list is no table"),
+        (pd.DataFrame({"n": ["a", 1]}), "cannot be read as Arrow"),
+        (pa.table([pa.array([1]), pa.array([1])], names=["n", "n"]), "several columns n"),
+    ],
+)
+def test_what_is_no_table_of_labels_is_said(given: Any, message: str) -> None:
+    with pytest.raises(UsageError, match=message) as caught:
+        judge(compared(), given)
+    assert caught.value.code == "TL818"
+
+
+class Paid(tl.Record, key="n"):
+    n: int
+    amount: Annotated[Decimal, tl.scale(2)]
+    note: str | None
+
+
+class Payments(Rules):
+    @tl.on(E)
+    def go(self, e: E) -> None:
+        if e.n >= self.first and e.n % self.step == 0:
+            self.emit(Paid(n=e.n, amount=Decimal(e.n) / 10, note=None if e.n % 4 else "None"))
+
+
+def test_decimals_weigh_and_none_is_no_text() -> None:
+    a, b = run_serial(Payments, EVENTS), run_serial(Payments(step=3, first=6), EVENTS)
+    rows = [(n, n % 6 == 0) for n in range(24)]
+    found = judge(diff(a, b), table(rows, "n", "label"), weight="amount", segments=["note"])
+    assert found.total.a.right == float(sum(Decimal(n) / 10 for n in A if n % 6 == 0))
+    assert found.total.b.judged == float(sum(Decimal(n) / 10 for n in B))
+    judged = {name: scores.a.judged for name, scores in found.segments["note"]}
+    assert judged == {
+        "None": float(sum(n for n in A if n % 4 == 0)) / 10,
+        "(none)": sum(n for n in A if n % 4) / 10,
+    }
+
+
+@pytest.mark.parametrize(("weight", "message"), [(float("inf"), "infinite"), (-1.0, "negative")])
+def test_weights_that_weigh_nothing_are_refused(weight: float, message: str) -> None:
+    given = table([(n, n % 6 == 0, weight if n == 6 else 1.0) for n in range(24)], "n", "label", "worth")
+    with pytest.raises(UsageError, match=f"--weight worth: a weight is {message}"):
+        judge(compared(), given, weight="worth")
 
 
 # --- conditions -----------------------------------------------------------------------------------------
-
-FIGURES = figures_of(DIFF, judge(DIFF, table([(n,) for n in (0, 6, 9, 11)], "n")), [])
 
 
 @pytest.mark.parametrize(
@@ -277,7 +354,8 @@ FIGURES = figures_of(DIFF, judge(DIFF, table([(n,) for n in (0, 6, 9, 11)], "n")
 )  # fmt: skip
 def test_conditions(text: str, holds: bool) -> None:
     """Comparisons of figures."""
-    assert Condition(text).holds(FIGURES) is holds
+    figures = figures_of(compared(), judge(compared(), table([(n,) for n in (0, 6, 9, 11)], "n")), [])
+    assert Condition(text).holds(figures) is holds
 
 
 @pytest.mark.parametrize(
@@ -296,7 +374,7 @@ def test_what_is_no_condition(text: str) -> None:
 @pytest.mark.parametrize("text", ["unknown < 1", "a / changed > 1", "precision < 1"])
 def test_what_cannot_be_decided(text: str) -> None:
     """An unknown figure, a division by zero, a precision of nothing."""
-    nothing = figures_of(DIFF, judge(DIFF, table([(1, False)], "n", "label")), [])
+    nothing = figures_of(compared(), judge(compared(), table([(1, False)], "n", "label")), [])
     with pytest.raises(UsageError) as caught:
         Condition(text).holds(nothing)
     assert caught.value.code == "TL819"

@@ -41,13 +41,16 @@ class Streamed:
         return pa.table(COLUMNS).__arrow_c_stream__(requested_schema)
 
 
-def _polars() -> Any:
-    return pytest.importorskip("polars", reason="Polars comes with `make bench-install`").DataFrame(COLUMNS)
+def _polars(categories: bool = False) -> Any:
+    polars = pytest.importorskip("polars", reason="Polars comes with `make bench-install`")
+    frame = polars.DataFrame(COLUMNS)
+    return frame.with_columns(polars.col("city").cast(polars.Categorical)) if categories else frame
 
 
 TABLES: dict[str, Callable[[], Any]] = {
     "pandas": lambda: pd.DataFrame(COLUMNS, index=[5, 4, 3, 2, 1]), "arrow": lambda: pa.table(COLUMNS),
     "batch": lambda: pa.record_batch(COLUMNS), "stream": Streamed, "polars": _polars,
+    "categories": lambda: _polars(categories=True), "arrow of categories": lambda: pa.table(_polars(categories=True)),
 }  # fmt: skip
 
 

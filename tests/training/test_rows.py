@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from decimal import Decimal
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import numpy as np
 import pandas as pd
@@ -216,6 +217,76 @@ def test_tables_come_in_many_forms(log: tl.Log, form: str, tmp_path: Path) -> No
     assert found.to_pandas()["sent"].notna().sum() == 7
 
 
+class Word(tl.Event):
+    who: str
+    amount: Annotated[Decimal, tl.scale(2)]
+
+
+class Heard(tl.Record, key="who"):
+    who: str
+    times: int
+
+
+class Words(tl.Program):
+    times: tl.Counter[str]
+
+    @tl.on(Word)
+    def hear(self, e: Word) -> None:
+        self.times[e.who] += 1
+        self.emit(Heard(who=e.who, times=self.times[e.who]))
+
+
+class WhatOf(tl.Event):
+    who: str
+    limit: Annotated[Decimal, tl.scale(2)] | None
+
+
+class Told(tl.Record):
+    times: int
+    over: bool | None
+
+
+class AskedWords(Words):
+    @tl.on(WhatOf)
+    def answer(self, q: WhatOf) -> None:
+        over = None if q.limit is None else self.times[q.who] > q.limit
+        self.emit(Told(times=self.times[q.who], over=over))
+
+
+def test_csv_is_given_on_as_it_was_written(tmp_path: Path) -> None:
+    """A key of digits is no number, nor are texts that would lose digits as one."""
+    words = [Word(who="007" if n % 3 else "7", amount=Decimal(n), ts=n) for n in range(9)]
+    log = tl.Log.from_events(tmp_path / "log", words)
+    at = tmp_path / "at.csv"
+    at.write_text(
+        "who,ts,limit,zip,card,share,n\n"
+        "007,5,1.10,01067,12345678901234567890,0.5,12\n"
+        "7,9,,99998,1,2,-3\n"
+    )  # fmt: skip
+    named = tl.features(Words, log, at, spark=False).table.to_pylist()
+    asked = tl.features(AskedWords, log, at, spark=False, record="Told").table.to_pylist()
+    assert [(r["who"], r["times"]) for r in named] == [("007", 3), ("7", 3)]
+    assert [(r["who"], r["times"], r["limit"], r["over"]) for r in asked] == [
+        ("007", 3, Decimal("1.10"), True),
+        ("7", 3, None, None),
+    ]
+    for rows in (named, asked):
+        assert [r["zip"] for r in rows] == ["01067", "99998"]
+        assert [r["card"] for r in rows] == ["12345678901234567890", "1"]
+        assert [(r["share"], r["n"]) for r in rows] == [(0.5, 12), (2.0, -3)]
+
+
+def test_an_index_and_categories_of_frames(tmp_path: Path) -> None:
+    log = tl.Log.from_events(tmp_path / "log", [Word(who="a", amount=Decimal(1), ts=1)])
+    frame = pd.DataFrame({"who": ["b", "a"], "ts": [2, 2]}, index=[7, 9])[::-1]
+    found = tl.features(Words, log, frame, spark=False).table
+    assert found.column_names == ["who", "ts", "times"]
+    assert found["times"].to_pylist() == [1, None]
+    polars = pytest.importorskip("polars", reason="Polars comes with `make bench-install`")
+    coded = polars.from_pandas(frame).with_columns(polars.col("who").cast(polars.Categorical))
+    assert tl.features(Words, log, coded, spark=False).table["times"].to_pylist() == [1, None]
+
+
 # --- rows that name outputs -------------------------------------------------------------------------------
 
 
@@ -308,6 +379,13 @@ class Same(tl.Program):
         (Profile, None, {"ask": "Ask"}, "without at="),
         (Profile, 7, {}, "int is no table"),
         (Profile, "nowhere.parquet", {}, "cannot be read"),
+        (
+            Profile,
+            pa.table([pa.array([1]), pa.array([1])], names=["message", "message"]),
+            {},
+            "several columns",
+        ),
+        (Profile, pd.DataFrame({"message": [1, "x"]}), {}, "cannot be read as Arrow"),
     ],
 )
 def test_what_does_not_fit_is_said(log: tl.Log, program: Any, at: Any, options: Any, message: str) -> None:

@@ -69,22 +69,22 @@ class Firsts:
         return found
 
     def weights(self, name: str) -> F64:
-        """A field as numbers; NaN where there is none. Raises UsageError for one that is negative."""
+        """A field as numbers; NaN where there is none. Raises UsageError as `usable`."""
         found = np.full(len(self.rows[0]), np.nan)
         for rows, table in zip(self.rows, self.tables, strict=True):
             there = rows >= 0
             column = one_array(table.column(name)).cast(pa.float64(), safe=False)
             values = np.asarray(pc.fill_null(column, float("nan")))
             found[there] = values[rows[there]]
-        return not_negative(found, name)
+        return usable(found, name)
 
     def texts(self, name: str) -> list[str]:
-        """A field as people read it."""
+        """A field as people read it; NONE where it is None or there is none."""
         found = np.full(len(self.rows[0]), NONE, object)
         for rows, table in zip(self.rows, self.tables, strict=True):
             column, there = one_array(table.column(name)), rows >= 0
             values = column.dictionary_decode() if pa.types.is_dictionary(column.type) else column
-            shown = np.array([str(v) for v in values.to_pylist()], object)
+            shown = np.array([NONE if v is None else str(v) for v in values.to_pylist()], object)
             found[there] = shown[rows[there]]
         return found.tolist()
 
@@ -102,16 +102,21 @@ def distinct_lanes(several: Sequence[tuple[U64, U64]]) -> tuple[U64, U64]:
     return low[first], high[first]
 
 
-def not_negative(weights: F64, name: str) -> F64:
-    if (weights < 0).any():
-        raise UsageError(f"--weight {name}: a weight is negative", hint="weights are 0 or more", code="TL818")
+def usable(weights: F64, name: str) -> F64:
+    """The weights; NaN is none. Raises UsageError (TL818) for one that is negative or infinite."""
+    for what, wrong in (("negative", weights < 0), ("infinite", np.isinf(weights))):
+        if wrong.any():
+            raise UsageError(
+                f"--weight {name}: a weight is {what}", hint="weights are numbers of 0 or more", code="TL818"
+            )
     return weights
 
 
 def codes_of_texts(texts: Sequence[str]) -> tuple[list[str], I64]:
     """Distinct texts in order, and each one's number."""
-    names, codes = np.unique(np.array(texts, object).astype(str), return_inverse=True)
-    return [str(n) for n in names], codes.astype(np.int64)
+    names = sorted(set(texts))
+    number = {name: at for at, name in enumerate(names)}
+    return names, np.array([number[t] for t in texts], np.int64)
 
 
 @dataclass

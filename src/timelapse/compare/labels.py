@@ -21,7 +21,8 @@ import pyarrow.csv
 import pyarrow.parquet as pq
 
 from timelapse.errors import IngestError, Place, UsageError, meant
-from timelapse.ingest.convert import convert
+from timelapse.ingest.convert import convert, is_text
+from timelapse.ingest.source import arrow_table, is_table
 from timelapse.ingest.times import Times
 from timelapse.model.types import BOOL, BYTES, FLOAT, INT, STR, TIME, OptionalType, ValueType
 from timelapse.store.places import local_path
@@ -57,6 +58,12 @@ class Labels:
 
     def __post_init__(self) -> None:
         names = self.table.column_names
+        for name in names:
+            if names.count(name) > 1:
+                raise UsageError(
+                    f"the table has several columns {name}", place=Place(self.name), hint="give each a name of its own",
+                    code="TL818",
+                )  # fmt: skip
         for option, column in (
             ("label", self.label),
             ("label-ts", self.ts),
@@ -70,10 +77,9 @@ class Labels:
 
     @classmethod
     def of(
-        cls, source: str | Path | pa.Table | Labels, *, label: str | None = None, ts: str | None = None,
-        key: Sequence[str] = (),
+        cls, source: Any, *, label: str | None = None, ts: str | None = None, key: Sequence[str] = (),
     ) -> Labels:  # fmt: skip
-        """Labels from a Parquet or CSV file (`.parquet`, else CSV with a header), or from an Arrow table.
+        """Labels from a Parquet or CSV file (`.parquet`, else CSV with a header), an Arrow table, or a pandas or Polars DataFrame.
 
         `label`: the column that says right or wrong, ALL_RIGHT ("none") where every row counts as right; by default
         `label`. `ts`: that of the label's time; `key`: those that name the output, in the order of the record's key.
@@ -86,11 +92,20 @@ class Labels:
         )  # fmt: skip
 
     @classmethod
-    def _read(cls, source: str | Path | pa.Table | Labels) -> Labels:
+    def _read(cls, source: Any) -> Labels:
         if isinstance(source, Labels):
             return source
-        if isinstance(source, pa.Table):
-            return cls(source, False, "labels")
+        if is_table(source):
+            try:
+                return cls(arrow_table(source), False, "labels")
+            except IngestError as error:
+                raise UsageError(error.message, hint=error.hint, code="TL818") from None
+        if not isinstance(source, str | Path):
+            raise UsageError(
+                f"{type(source).__name__} is no table",
+                hint="a file, an Arrow table or a DataFrame",
+                code="TL818",
+            )
         path = local_path(source, "label table")
         try:
             if path.is_dir() or path.suffix.lower() in (".parquet", ".pq"):
@@ -226,9 +241,10 @@ class Labels:
             return True
         if pa.types.is_integer(column.type):
             return set(pc.unique(column).to_pylist()) - {None} == {0, 1}
-        if not (pa.types.is_string(column.type) or pa.types.is_large_string(column.type)):
+        if not is_text(column.type):
             return False
-        words = set(pc.unique(pc.utf8_lower(pc.utf8_trim_whitespace(column))).to_pylist()) - {None, ""}
+        words = pc.utf8_lower(pc.utf8_trim_whitespace(column.cast(pa.large_string())))
+        words = set(pc.unique(words).to_pylist()) - {None, ""}
         return bool(words & _RIGHT) and bool(words & _WRONG) and words <= _RIGHT | _WRONG
 
     def _words(self, column: pa.Array) -> pa.Array:
@@ -240,7 +256,7 @@ class Labels:
             if reasons:
                 raise self._bad(next(iter(reasons.values())))
             return whole.cast(pa.string())
-        if pa.types.is_string(kind) or pa.types.is_large_string(kind):
+        if is_text(kind):
             return column.cast(pa.string())
         raise self._bad(f"the column {self.label_column} is {kind}: true or false is needed")
 
@@ -257,7 +273,11 @@ class Labels:
 
     def texts_of(self, name: str) -> pa.Array:
         """A column as people read it."""
-        return one_array(self.table.column(name)).cast(pa.string())
+        column = one_array(self.table.column(name))
+        try:
+            return column.cast(pa.string())
+        except pa.ArrowNotImplementedError:  # lists and the like
+            return pa.array([None if v is None else str(v) for v in column.to_pylist()], pa.string())
 
     def _column(self, name: str, kind: ValueType, *, required: bool = False) -> pa.Array:
         column = one_array(self.table.column(name))

@@ -31,7 +31,7 @@ from timelapse.compare.judging import (
     add_all,
     codes_of_texts,
     distinct_lanes,
-    not_negative,
+    usable,
 )
 from timelapse.compare.labels import I64, Bools, Labels, codes_of, lanes_of
 from timelapse.compare.records import PLACE
@@ -127,7 +127,7 @@ def judge(
     weight: str | None = None, items: str | None = None, until: Moment | None = None, label: str | None = None,
     label_ts: str | None = None, label_key: Sequence[str] = (),
 ) -> Judgement:  # fmt: skip
-    """Judge both runs of a diff by labels (a Parquet or CSV file, an Arrow table, `Labels`).
+    """Judge both runs of a diff by labels (a Parquet or CSV file, an Arrow table, a pandas or Polars DataFrame, `Labels`).
 
     `record`: the record type that the labels are about, where several could be. `segments`: columns of the labels, or fields
     of the record, to split by; `weight`: one to weigh items by. `by`: fields of the record for `Judgement.good`.
@@ -146,6 +146,9 @@ def judge(
     return _Judge(diff, found, given, items).judge(
         segments, by, weight, None if until is None else micros(until, "until=")
     )
+
+
+_NUMBERS = (pa.types.is_integer, pa.types.is_floating, pa.types.is_decimal)
 
 
 class _Judge:
@@ -291,7 +294,7 @@ class _Judge:
                         f"{what} {name}: neither the labels nor {self._record.name} have it", known, name
                     )
                 kind = side.schema.field(name).type
-                if what == "--weight" and not (pa.types.is_integer(kind) or pa.types.is_floating(kind)):
+                if what == "--weight" and not any(test(kind) for test in _NUMBERS):
                     raise _no_field(f"--weight {name}: {kind} is no number", names)
 
     def _weights(self, weight: str | None, wanted: Wanted) -> F64 | None:
@@ -300,7 +303,7 @@ class _Judge:
             return None
         if wanted.weight is not None:
             return items.firsts.weights(weight)
-        return not_negative(self._labels.numbers(weight)[items.row], weight)
+        return usable(self._labels.numbers(weight)[items.row], weight)
 
     def _by_segment(
         self, name: str, timely: Bools, of: tuple[Bools, Sequence[Bools], Bools, F64 | None], others: Others, *, weighed: bool

@@ -388,12 +388,24 @@ def arrow_table(data: Any) -> pa.Table:
     try:
         if type(data).__module__.partition(".")[0] == "pandas":
             return pa.Table.from_pandas(data, preserve_index=False)
-        return pa.table(data)
+        return _with_texts(data if isinstance(data, pa.Table) else pa.table(data))
     except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError, TypeError, ValueError) as error:
         raise IngestError(
             f"this {type(data).__name__} cannot be read as Arrow: {error}", code="TL411",
             hint="give each column one type: text, numbers, times, bool or bytes",
         ) from error  # fmt: skip
+
+
+def _with_texts(table: pa.Table) -> pa.Table:
+    """A table whose categories are plain texts: Arrow cannot decode those that Polars writes (views)."""
+    for at, own in enumerate(table.schema):
+        if pa.types.is_dictionary(own.type) and pa.types.is_string_view(own.type.value_type):
+            chunks = [
+                pa.DictionaryArray.from_arrays(c.indices, c.dictionary.cast(pa.string())).dictionary_decode()
+                for c in table.column(at).chunks
+            ]
+            table = table.set_column(at, own.name, pa.chunked_array(chunks, pa.string()))
+    return table
 
 
 def _one_of(name: str, value: object, allowed: tuple[object, ...]) -> None:

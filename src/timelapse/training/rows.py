@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.csv
 import pyarrow.parquet as pq
 
@@ -61,7 +62,8 @@ class Features:
 
     `table`: without `at` the columns `ts`, `seq` and the record's fields, a row per output. With `at` the table's
     own columns and after them the record's fields, a row per row of the table, in its order; null where the program
-    had nothing to say. `missing` counts those. `record` is the record type's name, `run` the replay behind it.
+    had nothing to say. Columns of CSV that name outputs, or are the questions' fields, have the program's types; others
+    are numbers where none of their texts loses anything by it (007). `missing` counts those. `record` is the record type's name, `run` the replay behind it.
     """
 
     table: pa.Table
@@ -162,14 +164,17 @@ def features(
     if kind is None:
         run = replay(made, opened, **options)
         stored = Stored.of(run, _record(run, record, _keyed(run, own)), _where(run, engine, spark))
-        return _joined(run, stored, own, _named(run, stored, labels))
+        keys, rows = _named(run, stored, labels)
+        return _joined(run, stored, _as_read(labels, own, keys), rows)
     refuse_writes(made, kind)
-    asked = AskedLog(opened, EventType.of(kind), _rows(kind, labels))
+    questions = _rows(kind, labels)
+    asked = AskedLog(opened, EventType.of(kind), questions)
     run = replay(made, asked, **options)
     where = _where(run, engine, spark)
     outputs = {name: Stored.of(run, name, where) for name in run.counts}
     found = {name: _answers(one, asked) for name, one in outputs.items()}
     name = _record(run, record, [n for n, rows in found.items() if (rows >= 0).any()])
+    own = _as_read(labels, own, questions.drop_columns("ts"))
     return _joined(run, outputs[name], own, found[name], taken=[f.name for f in kind.__fields__])
 
 
@@ -183,15 +188,23 @@ def _where(run: Run, engine: Engine, spark: SparkSession | Literal[False] | None
 
 def _table(at: Any) -> tuple[Labels, pa.Table]:
     """The rows to be read, where CSV is all texts, and as they are given on."""
-    if isinstance(at, str | Path):
-        labels = Labels.of(at)
-        return labels, pyarrow.csv.read_csv(at) if labels.texts else labels.table
-    if not isinstance(at, pa.Table):
-        if not hasattr(at, "__arrow_c_stream__"):
-            raise _unfit(f"{type(at).__name__} is no table", None, "a file, an Arrow table or a DataFrame")
-        at = pa.table(at)
-    at = at.replace_schema_metadata(None)
-    return Labels.of(at), at
+    labels = Labels.of(at)
+    if not labels.texts:
+        return labels, labels.table.replace_schema_metadata(None)
+    typed = pyarrow.csv.read_csv(at)
+    kept = {
+        name: labels.table.column(name) if _lossy(typed.column(name), labels.table.column(name)) else column
+        for name, column in zip(typed.column_names, typed.columns, strict=True)
+    }
+    return labels, pa.table(kept)
+
+
+def _lossy(typed: pa.ChunkedArray, texts: pa.ChunkedArray) -> bool:
+    """Whether numbers say less than the texts of which they were made: 007, and whole numbers that are no int64."""
+    if not (pa.types.is_integer(typed.type) or pa.types.is_floating(typed.type)):
+        return False
+    whole = r"^\s*[-+]?(0\d+|\d{16,})\s*$" if pa.types.is_floating(typed.type) else r"^\s*[-+]?0\d"
+    return bool(pc.any(pc.match_substring_regex(texts, whole)).as_py())
 
 
 def _column(labels: Labels, name: str, kind: ValueType) -> pa.Array:
@@ -294,8 +307,8 @@ _KINDS: tuple[tuple[Any, ValueType], ...] = (
 )  # fmt: skip
 
 
-def _named(run: Run, stored: Stored, labels: Labels) -> I64:
-    """For each row of the table the number of the output that it names, or -1."""
+def _named(run: Run, stored: Stored, labels: Labels) -> tuple[pa.Table, I64]:
+    """The keys that the table's rows have, and for each row the number of the output that it names, or -1."""
     record = stored.record
     key = next(r.key for r in run.manifest.records if r.name == record)
     if not key:
@@ -311,8 +324,9 @@ def _named(run: Run, stored: Stored, labels: Labels) -> I64:
             raise _unfit(f"{name} is {target}: a row cannot name that", labels.name)
         given.append(_column(labels, name, OptionalType(kind)).cast(target))
     times = np.asarray(_column(labels, "ts", TIME), np.int64) if "ts" in labels.table.column_names else None
+    keys = pa.table(given, names=list(key))
     try:
-        return stored.of_keys(tuple(key), pa.table(given, names=list(key)), times)
+        return keys, stored.of_keys(tuple(key), keys, times)
     except Several as error:
         raise _unfit(
             f"row {error.row + 1} names {error.count:,} outputs of {record}", labels.name,
@@ -349,6 +363,14 @@ def _record(run: Run, wanted: type[Record] | str | None, usable: list[str]) -> s
         f"rows could be {' or '.join(names)}" if names else "the program emits no record", None,
         f"say which: record={names[0]!r} (--record {names[0]})" if names else "emit a record with the features",
     )  # fmt: skip
+
+
+def _as_read(labels: Labels, own: pa.Table, read: pa.Table) -> pa.Table:
+    """The table that is given on, where texts of CSV that the program was given stand as the values that they were read as."""
+    if labels.texts:
+        for name in read.column_names:
+            own = own.set_column(own.column_names.index(name), name, read.column(name))
+    return own
 
 
 def _joined(run: Run, stored: Stored, own: pa.Table, rows: I64, taken: list[str] | None = None) -> Features:
