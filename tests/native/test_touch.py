@@ -127,13 +127,13 @@ def test_the_hash_of_a_text(text: str) -> None:
     """As the rows of tables are hashed, wherever the bytes lie."""
     raw = np.frombuffer(b"x" + text.encode(), np.uint8)
     column = row_hashes([pa.array([text], pa.large_string())], 1, 0, 0)
-    from timelapse.tables.loops import STEP, mix
+    from timelapse.tables.loops import STEP, mixed
     from timelapse.tables.rowhash import LANE_SALTS
 
     found = np.array([text_hash(raw.ctypes.data + 1, len(raw) - 1, LANE_SALTS[0])], np.uint64)
     with np.errstate(over="ignore"):
         first = np.array([LANE_SALTS[0]], np.uint64)
-        assert mix(first * STEP + found).tolist() == column.tolist()
+        assert mixed(first * STEP + found).tolist() == column.tolist()
 
 
 def test_which_tables_can_be_mapped() -> None:

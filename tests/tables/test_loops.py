@@ -22,11 +22,16 @@ WORDS = st.integers(0, 2**64 - 1)
 HASHES = st.lists(st.integers(0, 40) | WORDS, max_size=60)
 
 
-@given(st.lists(WORDS, max_size=50), st.lists(WORDS, min_size=50, max_size=50), WORDS)
-def test_fold(h: list[int], words: list[int], salt: int) -> None:
-    found = [np.array(h, np.uint64) for _ in BOTH]
+@given(
+    st.lists(WORDS, max_size=50),
+    st.lists(WORDS, min_size=50, max_size=50),
+    st.lists(WORDS, min_size=1, max_size=2),
+)
+def test_fold(h: list[int], words: list[int], salts: list[int]) -> None:
+    """Of some columns of a wider array, as blocks are."""
+    found = [np.array([[0, *h]] * len(salts), np.uint64) for _ in BOTH]
     for one, loop in zip(found, BOTH, strict=True):
-        loop.fold(one, np.array(words[: len(h)], np.uint64), np.uint64(salt))
+        loop.fold(one[:, 1:], np.array(words[: len(h)], np.uint64), np.array([salts], np.uint64).T)
     assert found[0].tolist() == found[1].tolist()
 
 

@@ -21,8 +21,8 @@ STEP = np.uint64(0x165667B19E3779F9)
 class Loops(Protocol):
     """What can be exchanged."""
 
-    def fold(self, h: U64, words: U64, salt: np.uint64) -> None:
-        """Add a column of words to the rows' hashes, in place."""
+    def fold(self, h: U64, words: U64, salts: U64) -> None:
+        """Add a column of words to the hashes of rows, in place. `h` has a row for each salt."""
 
     def places(self, have: U64, want: U64) -> tuple[I64, bool]:
         """For each of `want` its row in `have`, or -1; both ascend. Also: does either have a hash twice?"""
@@ -41,13 +41,8 @@ class Loops(Protocol):
 _SHIFT, _FIRST, _SECOND = np.uint64(33), np.uint64(0xFF51AFD7ED558CCD), np.uint64(0xC4CEB9FE1A85EC53)
 
 
-def mix(x: U64) -> U64:
-    """Spread every input bit over all output bits (bijective): the finaliser of MurmurHash3 (A. Appleby, 2011)."""
-    return mixed(x.copy())
-
-
 def mixed(x: U64) -> U64:
-    """The same in place: what new arrays take is half of the time."""
+    """Spread every input bit over all output bits (bijective), in place: the finaliser of MurmurHash3 (A. Appleby, 2011)."""
     shifted = np.right_shift(x, _SHIFT)
     x ^= shifted
     for factor in (_FIRST, _SECOND):
@@ -60,11 +55,10 @@ def mixed(x: U64) -> U64:
 class NumpyLoops:
     """With NumPy."""
 
-    def fold(self, h: U64, words: U64, salt: np.uint64) -> None:
-        with np.errstate(over="ignore"):
-            h *= STEP
-            h += mixed(words + salt)
-            mixed(h)
+    def fold(self, h: U64, words: U64, salts: U64) -> None:
+        h *= STEP
+        h += mixed(words + salts)
+        mixed(h)
 
     def places(self, have: U64, want: U64) -> tuple[I64, bool]:
         if not len(have) or not len(want):

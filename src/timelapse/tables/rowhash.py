@@ -18,15 +18,17 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from timelapse.model import decimals
-from timelapse.tables.loops import STEP, U64, loops, mix, mixed
+from timelapse.tables.loops import STEP, U64, loops, mixed
 
 _MASK = (1 << 64) - 1
 KEY_SEED = 0x6B65795F68617368
 """The seed of the hashes that tables are sorted by."""
 LANE_SALTS = (np.uint64(0x9E3779B97F4A7C15), np.uint64(0xC2B2AE3D27D4EB4F))
+_LANES = np.array([LANE_SALTS]).T
+"""The salts as a column: lanes are hashed together, as rows of one array. What small tables cost is calls of NumPy."""
 NULL = np.uint64(0x27D4EB2F165667C5)
 NAN_BITS = np.uint64(0x7FF8000000000000)
-_BLOCK = 32768
+_BLOCK = 16384
 """Rows that are hashed at a time: what is computed in between stays in the processor's cache."""
 _EXCHANGES = 16
 
@@ -63,18 +65,14 @@ def row_hashes(columns: list[pa.Array], rows: int, seed: int, lane: int, before:
 
     `before` are the rows' hashes over columns that come before these, in place of the seed.
     """
-    (found,) = _hashes(columns, rows, seed, [lane], None if before is None else [before])
+    found: U64 = _hashes(columns, rows, seed, _LANES[[lane]], None if before is None else [before])[0]
     return found
 
 
-def _hashes(
-    columns: list[pa.Array], rows: int, seed: int, lanes: Sequence[int], before: Sequence[U64] | None
-) -> list[U64]:
-    """These lanes of the hash of each row: what is read of the columns is read once for all."""
-    salts, loop = [LANE_SALTS[lane] for lane in lanes], loops()
-    found = (
-        [np.full(rows, np.uint64(seed) ^ s) for s in salts] if before is None else [h.copy() for h in before]
-    )
+def _hashes(columns: list[pa.Array], rows: int, seed: int, salts: U64, before: Sequence[U64] | None) -> U64:
+    """The hash of each row, for each salt: what is read of the columns is read once for all."""
+    loop = loops()
+    found = np.repeat(np.uint64(seed) ^ salts, rows, axis=1) if before is None else np.array(before)
     arrays = [whole_array(column) for column in columns]
     plain = [_fixed(array.type) and not array.null_count for array in arrays]
     known = {
@@ -82,21 +80,16 @@ def _hashes(
         for n, array in enumerate(arrays)
         if pa.types.is_dictionary(array.type)
     }
-    with np.errstate(over="ignore"):
-        for lo in range(0, rows, _BLOCK):
-            parts = [h[lo : lo + _BLOCK] for h in found]
-            for n, (array, words) in enumerate(zip(arrays, plain, strict=True)):
-                part = array.slice(lo, len(parts[0]))
-                if words:
-                    own = _words(part)
-                    for h, salt in zip(parts, salts, strict=True):
-                        loop.fold(h, own, salt)
-                else:
-                    elements = _coded(part, known[n], salts) if n in known else _hash(part, salts)
-                    for h, element in zip(parts, elements, strict=True):
-                        h *= STEP
-                        h += element
-                        mixed(h)
+    for lo in range(0, rows, _BLOCK):
+        h = found[:, lo : lo + _BLOCK]
+        for n, (array, words) in enumerate(zip(arrays, plain, strict=True)):
+            part = array.slice(lo, h.shape[1])
+            if words:
+                loop.fold(h, _words(part), salts)
+            else:
+                h *= STEP
+                h += _coded(part, known[n], salts) if n in known else _hash(part, salts)
+                mixed(h)
     return found
 
 
@@ -133,7 +126,7 @@ def both_lanes(
     columns: list[pa.Array], rows: int, seed: int, before: tuple[U64, U64] | None = None
 ) -> tuple[U64, U64]:
     """Both lanes of the hash of each row."""
-    low, high = _hashes(columns, rows, seed, (0, 1), before)
+    low, high = _hashes(columns, rows, seed, _LANES, before)
     return low, high
 
 
@@ -208,18 +201,17 @@ def whole_array(column: pa.Array | pa.ChunkedArray) -> pa.Array:
     return array
 
 
-def _hash(array: pa.Array, salts: Sequence[np.uint64]) -> list[U64]:
+def _hash(array: pa.Array, salts: U64) -> U64:
     """A hash of each element of one column, for each salt."""
     array = whole_array(array)
     kind = array.type
-    valid = None
-    if array.null_count:
-        valid = np.asarray(array.is_valid())
+    missing = np.asarray(array.is_null()) if array.null_count else None
     if pa.types.is_struct(kind):
-        found = [np.full(len(array), salt, dtype=np.uint64) for salt in salts]
+        found = np.repeat(salts, len(array), axis=1)
         for index in range(kind.num_fields):
-            inner = _hash(array.field(index), salts)
-            found = [mixed(h * STEP + element) for h, element in zip(found, inner, strict=True)]
+            found *= STEP
+            found += _hash(array.field(index), salts)
+            mixed(found)
     elif pa.types.is_large_string(kind) or pa.types.is_large_binary(kind):
         found = _hash_bytes(array, salts)
     elif pa.types.is_string(kind):
@@ -230,25 +222,26 @@ def _hash(array: pa.Array, salts: Sequence[np.uint64]) -> list[U64]:
         found = _hash_list(array, salts)
     elif pa.types.is_boolean(kind):
         values = np.asarray(_filled(array, False)).astype(np.int8)
-        found = [mix(np.array([0, 1], np.uint64) + salt)[values] for salt in salts]
+        found = np.take(mixed(np.array([0, 1], np.uint64) + salts), values, axis=1)
     else:
-        words = _words(array)
-        found = [mixed(words + salt) for salt in salts]
-    if valid is not None:
-        found = [np.where(valid, h, NULL ^ salt) for h, salt in zip(found, salts, strict=True)]
-    return found
+        found = mixed(_words(array) + salts)
+    return found if missing is None else _without(found, missing, salts)
 
 
-def _coded(array: pa.DictionaryArray, known: Sequence[U64], salts: Sequence[np.uint64]) -> list[U64]:
+def _coded(array: pa.DictionaryArray, known: U64, salts: U64) -> U64:
     """A hash of each element, from those of the dictionary."""
     codes = np.asarray(_filled(array.indices, 0))
     if not len(array.dictionary):  # all are null
-        return [np.full(len(array), NULL ^ salt) for salt in salts]
-    found = [h[codes] for h in known]
-    if not array.null_count:
-        return found
-    valid = np.asarray(array.is_valid())
-    return [np.where(valid, h, NULL ^ salt) for h, salt in zip(found, salts, strict=True)]
+        return np.repeat(NULL ^ salts, len(array), axis=1)
+    found: U64 = np.take(known, codes, axis=1)
+    return _without(found, np.asarray(array.is_null()), salts) if array.null_count else found
+
+
+def _without(found: U64, missing: npt.NDArray[np.bool_], salts: U64) -> U64:
+    """What is there, with the hash of null where nothing is."""
+    for lane, (null,) in zip(found, NULL ^ salts, strict=True):
+        lane[missing] = null
+    return found
 
 
 def _fixed(kind: pa.DataType) -> bool:
@@ -291,17 +284,19 @@ def _ragged(starts: npt.NDArray[np.int64], lengths: npt.NDArray[np.int64]) -> np
 
 
 def _segment_sum(values: U64, lengths: npt.NDArray[np.int64]) -> U64:
-    """The sum of each row's run of `values` (0 for an empty run)."""
-    total = np.concatenate([np.zeros(1, np.uint64), np.cumsum(values, dtype=np.uint64)])
+    """The sums of the runs of each row's `values` (0 for an empty run)."""
+    total = np.zeros((len(values), values.shape[1] + 1), np.uint64)
+    np.cumsum(values, axis=1, out=total[:, 1:])
     ends = np.cumsum(lengths)
-    sums: U64 = total[ends] - total[ends - lengths]
+    sums: U64 = np.take(total, ends, axis=1) - np.take(total, ends - lengths, axis=1)
     return sums
 
 
-def _hash_bytes(array: pa.Array, salts: Sequence[np.uint64]) -> list[U64]:
+def _hash_bytes(array: pa.Array, salts: U64) -> U64:
     count = len(array)
+    sums = np.zeros((len(salts), count), np.uint64)
     if count == 0:
-        return [np.zeros(0, np.uint64) for _ in salts]
+        return sums
     _, offsets_buffer, data_buffer = array.buffers()
     offsets = np.frombuffer(offsets_buffer, dtype=np.int64)[array.offset : array.offset + count + 1]
     lengths = np.diff(offsets)
@@ -310,10 +305,8 @@ def _hash_bytes(array: pa.Array, salts: Sequence[np.uint64]) -> list[U64]:
         texts = pa.LargeStringArray.from_buffers(
             count, offsets_buffer, data_buffer or pa.py_buffer(b""), None, 0, array.offset
         )
-        sums = [np.zeros(count, np.uint64) for _ in salts]
         for lo in range(0, count, _BLOCK):
-            own = [one[lo : lo + _BLOCK] for one in sums]
-            _add_short(own, texts.slice(lo, _BLOCK), words[lo : lo + _BLOCK], salts)
+            _add_short(sums[:, lo : lo + _BLOCK], texts.slice(lo, _BLOCK), words[lo : lo + _BLOCK], salts)
     else:
         first_word = np.cumsum(words) - words
         padded = np.zeros(int(words.sum()) * 8, np.uint8)
@@ -323,50 +316,38 @@ def _hash_bytes(array: pa.Array, salts: Sequence[np.uint64]) -> list[U64]:
         else:
             padded[_ragged(first_word * 8, lengths)] = data[offsets[0] : offsets[-1]]
         place = _ragged(np.zeros(count, np.int64), words).astype(np.uint64)
-        sums = [
-            _segment_sum(mixed(padded.view(np.uint64) + mixed(place * STEP + salt)), words) for salt in salts
-        ]
-    steps = lengths.view(np.uint64) * STEP
-    for one, salt in zip(sums, salts, strict=True):
-        one += steps
-        one += salt
-        mixed(one)
-    return sums
+        sums += _segment_sum(mixed(padded.view(np.uint64) + mixed(place * STEP + salts)), words)
+    sums += lengths.view(np.uint64) * STEP
+    sums += salts
+    return mixed(sums)
 
 
 _SHORT_WORDS = 8
 """Texts of so many words at most are padded to the longest of them, and hashed a word of all of them at a time."""
 
 
-def _add_short(
-    sums: Sequence[U64], texts: pa.Array, words: npt.NDArray[np.int64], salts: Sequence[np.uint64]
-) -> None:
+def _add_short(sums: U64, texts: pa.Array, words: npt.NDArray[np.int64], salts: U64) -> None:
     """Add up the hashes of each text's words, for each salt."""
     most, least = int(words.max()), int(words.min())
     if not most:
         return
     padded = pc.ascii_rpad(texts, 8 * most, "\0").buffers()[2]
     every = np.frombuffer(padded, "<u8", len(texts) * most).reshape(-1, most)
-    steps = [mixed(np.arange(most, dtype=np.uint64) * STEP + salt) for salt in salts]
+    steps = mixed(np.arange(most, dtype=np.uint64) * STEP + salts)
     for place in range(most):
         rows: slice | npt.NDArray[np.int64] = slice(None)
         lacking = words <= place if place >= least else None
         if lacking is not None and 2 * int(np.count_nonzero(lacking)) > len(texts):
             rows, lacking = np.flatnonzero(~lacking), None
-        word = every[rows, place]
-        for own, step in zip(sums, steps, strict=True):
-            part = mixed(word + step[place])
-            if lacking is not None:
-                part[lacking] = 0
-            own[rows] += part
+        part = mixed(every[rows, place] + steps[:, place : place + 1])
+        if lacking is not None:
+            np.copyto(part, 0, where=lacking)
+        sums[:, rows] += part
 
 
-def _hash_list(array: pa.Array, salts: Sequence[np.uint64]) -> list[U64]:
+def _hash_list(array: pa.Array, salts: U64) -> U64:
     lengths = np.asarray(pc.fill_null(pc.list_value_length(array), 0)).astype(np.int64)
     values = _hash(array.flatten(), salts)  # skips what stands under nulls
     place = _ragged(np.zeros(len(array), np.int64), lengths).astype(np.uint64) * STEP
-    steps = lengths.astype(np.uint64) * STEP
-    return [
-        mixed(_segment_sum(mixed(own + mixed(place + salt)), lengths) + steps + salt)
-        for own, salt in zip(values, salts, strict=True)
-    ]
+    own = _segment_sum(mixed(values + mixed(place + salts)), lengths)
+    return mixed(own + lengths.astype(np.uint64) * STEP + salts)

@@ -26,7 +26,7 @@ from timelapse.kinds.base import UNKEYED, StateSpec
 from timelapse.kinds.effects import Delta, Form
 from timelapse.model import decimals
 from timelapse.model.types import DecimalType, ListType, OptionalType, ScalarType, TupleType, ValueType
-from timelapse.store.parts import Part, PartWriter
+from timelapse.store.parts import Part, PartWriter, map_file
 from timelapse.tables.loops import U64, loops
 from timelapse.tables.rowhash import KEY_SEED, hash_order, one_array, row_hashes
 
@@ -246,8 +246,9 @@ def write_tables(tables: Iterable[pa.Table], schema: pa.Schema, path: Path, *, l
 
 def read_table(path: Path) -> pa.Table:
     """Open an Arrow IPC file, memory-mapped."""
-    with pa.memory_map(os.fspath(path), "r") as source:
-        return pyarrow.ipc.open_file(source).read_all()
+    return table_of_buffer(
+        map_file(path)
+    )  # Arrow would read the footer of a file of its own in another thread
 
 
 def table_of_buffer(data: pa.Buffer) -> pa.Table:

@@ -76,8 +76,10 @@ def _gather(have, want, index, found):  # type: ignore[no-untyped-def]
 class CompiledLoops:
     """With machine code."""
 
-    def fold(self, h: U64, words: U64, salt: np.uint64) -> None:
-        _fold(h, np.ascontiguousarray(words), salt)
+    def fold(self, h: U64, words: U64, salts: U64) -> None:
+        words = np.ascontiguousarray(words)
+        for lane, (salt,) in zip(h, salts, strict=True):
+            _fold(lane, words, salt)
 
     def places(self, have: U64, want: U64) -> tuple[I64, bool]:
         place = np.empty(len(want), np.int64)
