@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import re
 import shlex
+from functools import cache
 from pathlib import Path
+from typing import Any
 
 import pytest
 import typer
@@ -41,6 +43,13 @@ class Message(tl.Event):
     sender: int
 
 
+@cache
+def commands() -> dict[str, Any]:
+    """All commands with their options, as the parser has them."""
+    found: dict[str, Any] = typer.main.get_command(make_app()).commands  # type: ignore[attr-defined]
+    return found
+
+
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(tmp_path)
@@ -52,8 +61,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 @pytest.mark.parametrize("name", COMMANDS)
 def test_examples_are_command_lines_that_parse(name: str) -> None:
     """Every option and argument in an example exists, and has a value of its type."""
-    group = typer.main.get_command(make_app())
-    command = group.commands[name]  # type: ignore[attr-defined]
+    command = commands()[name]
     text = (command.epilog or "").replace("\\[", "[")
     lines = re.findall(r"^\s*(timelapse .*)$", text, re.MULTILINE)
     assert lines
@@ -61,13 +69,13 @@ def test_examples_are_command_lines_that_parse(name: str) -> None:
         _, *args = shlex.split(line, comments=True)
         words = len(name.split()) if args[: len(name.split())] == name.split() else 1
         own = " ".join(args[:words])
-        group.commands[own].make_context(own, args[words:])  # type: ignore[attr-defined]  # raises for what does not parse
+        commands()[own].make_context(own, args[words:])  # raises for what does not parse
 
 
 @pytest.mark.parametrize("name", [n for n in COMMANDS if n != "demo"])
 def test_every_command_can_answer_in_json(name: str) -> None:
     """All but the demo, which is for eyes."""
-    command = typer.main.get_command(make_app()).commands[name]  # type: ignore[attr-defined]
+    command = commands()[name]
     options = [option for p in command.params for option in p.opts]
     assert "--json" in options, options
 
@@ -171,6 +179,6 @@ def test_options_name_every_strategy() -> None:
     from timelapse.plan.strategy import Strategy
 
     for command, option in (("replay", "strategy"), ("explain", "max_strategy")):
-        (one,) = (p for p in typer.main.get_command(make_app()).commands[command].params if p.name == option)  # type: ignore[attr-defined]
+        (one,) = (p for p in commands()[command].params if p.name == option)
         missing = [s for s in Strategy if s.replace(" ", "-") not in one.help]
         assert missing == [], command
