@@ -275,39 +275,33 @@ def test_a_java_process_that_dies_between_jobs_is_told_without_a_traceback() -> 
     assert "Traceback" not in found.stderr, found.stderr
 
 
-def _descendants(pid: int) -> list[tuple[int, str]]:
+def _descendants(pid: int) -> Iterator[tuple[int, str]]:
     """The processes that a process started, with their command lines."""
-    parents: dict[int, list[int]] = {}
-    for entry in Path("/proc").iterdir():
-        if entry.name.isdigit():
-            try:
-                parent = int((entry / "stat").read_text().rpartition(")")[2].split()[1])
-            except (OSError, IndexError):
-                continue
-            parents.setdefault(parent, []).append(int(entry.name))
-    found, todo = [], [pid]
+    todo = [pid]
     while todo:
-        for child in parents.get(todo.pop(), []):
-            todo.append(child)
-            try:
-                found.append(
-                    (child, Path(f"/proc/{child}/cmdline").read_bytes().replace(b"\0", b" ").decode())
-                )
-            except OSError:
-                continue
-    return found
+        children: list[int] = []
+        for thread in Path(f"/proc/{todo.pop()}/task").glob("*/children"):
+            with suppress(OSError):  # it has ended
+                children += map(int, thread.read_text().split())
+        todo += children
+        for child in children:
+            with suppress(OSError):
+                yield child, Path(f"/proc/{child}/cmdline").read_bytes().replace(b"\0", b" ").decode()
 
 
 def _workers(pid: int) -> list[int]:
-    return [p for p, text in _descendants(pid) if "pyspark.daemon" in text or "pyspark/daemon" in text]
+    return [p for p, text in _descendants(pid) if "pyspark.daemon" in text]
 
 
 def _jvm(pid: int) -> list[int]:
-    at_work = _workers(pid)
-    return [p for p, text in _descendants(pid) if at_work and "java" in text.split(" ")[0]]
+    found = list(_descendants(pid))
+    at_work = any("pyspark.daemon" in text for _, text in found)
+    return [p for p, text in found if at_work and "java" in text.split(" ")[0]]
 
 
-@pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="finds processes in /proc")
+@pytest.mark.skipif(
+    not Path(f"/proc/self/task/{os.getpid()}/children").exists(), reason="finds processes in /proc"
+)
 @pytest.mark.parametrize(("victims", "code"), [(_workers, "TL511"), (_jvm, "TL512")])
 def test_killed_processes_have_errors_of_their_own(
     tmp_path: Path, victims: Callable[[int], list[int]], code: str
