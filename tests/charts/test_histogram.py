@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import decimal
 import re
 
 import numpy as np
@@ -63,3 +64,11 @@ def test_two_sets_lie_over_each_other() -> None:
     heights = [float(y) for y in re.findall(r"V([0-9.]+)", outline)]
     assert min(heights) == 24  # three, the most of all, reaches the top
     assert drawn.body.count('class="c1"') == 3 + 1  # columns with something in them, and the legend's
+
+
+def test_amounts_are_shown_with_all_their_digits() -> None:
+    """Whatever decimal context a user's module has set."""
+    found = bins(np.array([123_456, 123_457, 123_459]), places=2)
+    assert found is not None
+    with decimal.localcontext(prec=3):
+        assert found.text(123_457) == "1,234.57"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import decimal
 import json
 from pathlib import Path
 from typing import Any
@@ -61,6 +62,8 @@ def test_values_of_floats(place: Path) -> None:
     assert grid_of(base, ["x=1..2:0.25"]) == {"x": [1.0, 1.25, 1.5, 1.75, 2.0]}
     assert grid_of(base, ["x=0.3..0.1:0.1"]) == {"x": [0.3, 0.2, 0.1]}
     assert grid_of(base, ["x=3..1"]) == {"x": [3.0, 2.0, 1.0]}
+    with decimal.localcontext(prec=2):  # as a user's module may set it
+        assert grid_of(base, ["x=100..201:100.5"]) == {"x": [100.0, 200.5]}
     with pytest.raises(UsageError, match=r"x=0\.1\.\.0\.5 does not say"):
         grid_of(base, ["x=0.1..0.5"])
 

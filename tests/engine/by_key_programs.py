@@ -1,5 +1,9 @@
 """Programs whose states, or some of them, run by key."""
 
+import hashlib
+import ipaddress
+import re
+
 import timelapse as tl
 
 
@@ -100,3 +104,57 @@ class Swap(tl.Program):
     def both(self, e: Message) -> None:
         self.x[e.sender, e.recipient] += 1.0
         self.x[e.recipient, e.sender] += 0.5
+
+
+class Seen(tl.Event):
+    text: str
+    value: float
+
+
+def network(address: str, bits: int = 24) -> str:
+    found = ipaddress.ip_network(f"{address}/{bits}", strict=False)
+    return str(found.network_address)
+
+
+def domain(text: str) -> str:
+    found = re.search("@([a-z.]+)", text.strip().lower())
+    return found.group(1) if found else ""
+
+
+class Lowered(tl.Program):
+    """The key is made with methods of text."""
+
+    mean: tl.Value[str, float] = tl.state(default=0.0)
+
+    @tl.on(Seen)
+    def go(self, s: Seen) -> None:
+        key = s.text.split("-")[0].strip()[:3].lower()
+        self.mean[key] = self.mean[key] * 0.5 + s.value
+
+
+class Matched(Lowered):
+    """By an expression of `re`, in a helper."""
+
+    @tl.on(Seen)
+    def go(self, s: Seen) -> None:
+        self.mean[domain(s.text)] = self.mean[domain(s.text)] * 0.5 + s.value
+
+
+class Networks(Lowered):
+    """By `ipaddress`, which raises at what is no address: such events have the key of all that raise."""
+
+    @tl.on(Seen)
+    def go(self, s: Seen) -> None:
+        if "." not in s.text or "@" in s.text:
+            return
+        key = network(s.text, bits=16)
+        self.mean[key] = self.mean[key] * 0.5 + s.value
+
+
+class Hashed(Lowered):
+    """By a hash, a format and a regular expression."""
+
+    @tl.on(Seen)
+    def go(self, s: Seen) -> None:
+        key = f"{hashlib.sha1(s.text.encode()).hexdigest()[:1]}{re.sub('[0-9]+', '', s.text)[:1]!r:>4}"
+        self.mean[key] = self.mean[key] * 0.5 + s.value

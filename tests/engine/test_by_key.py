@@ -9,7 +9,21 @@ from typing import TYPE_CHECKING
 import pytest
 
 import timelapse as tl
-from tests.engine.by_key_programs import Ewma, Friendship, Message, Reading, Retired, Sums, Talk, pair
+from tests.engine.by_key_programs import (
+    Ewma,
+    Friendship,
+    Hashed,
+    Lowered,
+    Matched,
+    Message,
+    Networks,
+    Reading,
+    Retired,
+    Seen,
+    Sums,
+    Talk,
+    pair,
+)  # fmt: skip
 from tests.engine.planned import replay_by
 from timelapse.analysis import ByKey, analyse, share_out
 from timelapse.engine.executor import Done, LocalExecutor, Watch
@@ -70,6 +84,40 @@ def test_by_key_equals_the_serial_meaning(program: type[tl.Program]) -> None:
     for seed in range(2):
         events = random_log(EVENTS[program], seed=seed, count=12)
         check_replay(program, events, strategies=["staged"], slices=(3,))
+
+
+TEXTS = [
+    "10.1.2.3",
+    "10.1.9.9",
+    "192.168.0.1",
+    "no address",
+    "Ann@b.example ",
+    "ann@B.example",
+    "AB-1",
+    " ab-2",
+    "",
+]
+
+
+@pytest.mark.parametrize(
+    ("program", "text"),
+    [
+        (Lowered, "Seen by e.text.split('-')[0].strip()[:3].lower()"),
+        (Matched, "Seen by domain(e.text)"),
+        (Networks, "Seen by network(e.text, bits=16)"),
+        (Hashed, "Seen by f\"{hashlib.sha1(e.text.encode()).hexdigest()[:1]}{re.sub('[0-9]+', '', e.text)[:1]!r:>4}\""),
+    ],
+)  # fmt: skip
+def test_keys_made_with_the_standard_library(program: type[tl.Program], text: str, tmp_path: Path) -> None:
+    """What depends on its arguments alone follows from the event, whoever calls it."""
+    found = share_out(analyse(program), ["mean"])
+    assert isinstance(found, ByKey)
+    assert found.text == text
+    events = [Seen(text=TEXTS[i * i % 7 + i % 3], value=i / 3, ts=i // 2) for i in range(60)]
+    run = staged(program, MemoryLog(events, [Seen]), tmp_path / "run", LocalExecutor(), 3)
+    assert run.certificate["fallback"] is None
+    assert run.digest == run_serial(program, events).digest
+    assert run.state_digest == run_serial(program, events).state_digest
 
 
 @pytest.mark.parametrize("cores", [2, 3, 5])

@@ -145,6 +145,15 @@ def test_what_does_not_exist_is_refused(force: Any, code: str) -> None:
     assert caught.value.code == code
 
 
+def test_a_misspelt_strategy_is_told_as_the_command_line_takes_it() -> None:
+    for force, names in (("bykey", ", chain, staged"), ({"a": "bykey"}, ", chain")):
+        with pytest.raises(PlanError) as caught:
+            plan(fake(), force=force)
+        hint = str(caught.value.hint)
+        assert hint.startswith("did you mean by-key? strategies: scan, ")
+        assert hint.endswith(names)
+
+
 def test_states_of_a_cycle_take_one_strategy() -> None:
     cycle = fake({"a": "b", "b": "a"}, ("ab", "c", "d"))
     with pytest.raises(PlanError, match="need one strategy"):

@@ -12,10 +12,14 @@ from __future__ import annotations
 import ast
 import types
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from timelapse.analysis.result import Diagnostic
 from timelapse.errors import Place
 from timelapse.model.events import Event
+
+if TYPE_CHECKING:
+    from timelapse.analysis.library import Library
 
 
 @dataclass(eq=False)
@@ -194,6 +198,8 @@ class FunctionIR:
     """node -> local -> the nodes whose definition of it may reach the node's start."""
     live: set[int] = field(default_factory=set)
     """Nodes that some execution may reach."""
+    library: Library | None = None
+    """What is known of its expressions, as far as the standard library goes."""
 
     def __repr__(self) -> str:
         return f"<FunctionIR {self.name}>"

@@ -21,7 +21,10 @@ from timelapse.analysis.closed import Closed, NotClosed, function_of
 from timelapse.analysis.depend import Closure
 from timelapse.analysis.idioms.base import is_pure
 from timelapse.analysis.ir import CallSite, FunctionIR, Vertex
+from timelapse.analysis.library import Library, declarations
+from timelapse.analysis.operations import States
 from timelapse.analysis.result import ByKey, EventKey
+from timelapse.analysis.scope import Scope
 from timelapse.analysis.views import LOOKING
 from timelapse.errors import Place
 from timelapse.kinds.base import StateSpec
@@ -405,7 +408,11 @@ class _Finder:
         named = {n.id for n in all_nodes(made) if isinstance(n, ast.Name)} - {"self", "e"}
         if named and fn.function.__globals__ is not self._globals:
             raise NotClosed(f"{', '.join(sorted(named))} may be something else in another module ({place})")
-        if not is_pure(self._graph, fn, made):
+        declared = declarations(
+            self._analysis.spec, States(self._analysis.spec, "self"), "e", [context.event]
+        )
+        known = Library(Scope.of(fn.function, fn.receiver), fn.body, declared)
+        if not is_pure(self._graph, fn, made, known):
             raise NotClosed(f"it may not be the same every time ({place})")
         return made
 

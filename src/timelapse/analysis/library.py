@@ -19,7 +19,7 @@ import inspect
 import re
 import sys
 import types
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from typing import Any
 
@@ -34,6 +34,8 @@ from timelapse.model.types import DecimalType, ListType, OptionalType, ScalarTyp
 Words = frozenset[str]
 """What an expression may be; the empty set where nothing is known of it yet."""
 
+UNCHANGING = frozenset({"address", "decimal", "match", "pattern", "plain", "time", "url", "uuid"})
+"""What nothing can change in place, nor use up."""
 _NONE = frozenset[str]()
 _PLAIN, _PATTERN, _TIME = frozenset({"plain"}), frozenset({"pattern"}), frozenset({"time"})
 
@@ -92,12 +94,15 @@ _OF_CLASSES = {
 """By class: methods that are called with the class alone."""
 
 _CHANGING = "add append clear discard extend insert pop popitem remove reverse setdefault sort update"
+_CHANGING_MORE = "appendleft extendleft move_to_end popleft rotate subtract"
+"""Methods that change their object: of all containers, and of some."""
+_CHANGES = frozenset(f"{_CHANGING} {_CHANGING_MORE}".split())
 
 _METHODS = {
     "address": _table("overlaps subnet_of supernet_of -> plain", "supernet -> address"),
     "box": _table(
         f"{' '.join(sorted(READING_METHODS))} {_CHANGING} ->",
-        "appendleft elements extendleft move_to_end popleft rotate subtract total ->", "copy most_common -> box",
+        f"{_CHANGING_MORE} elements total ->", "copy most_common -> box",
     ),
     "decimal": _table(
         "canonical compare compare_total copy_abs copy_negate copy_sign fma max max_mag min min_mag next_minus next_plus "
@@ -210,8 +215,12 @@ def declarations(
 class Library:
     """What the expressions of one function may be, as far as the standard library and plain values go."""
 
-    def __init__(self, scope: Scope, body: Iterable[ast.stmt], declared: Declared = lambda _: None) -> None:
-        self._scope, self._declared = scope, declared
+    def __init__(
+        self, scope: Scope, body: Iterable[ast.stmt], declared: Declared = lambda _: None,
+        given: Mapping[str, Words] = {},
+    ) -> None:  # fmt: skip
+        """`given`: what parameters are, as far as that is known."""
+        self._scope, self._declared, self._given = scope, declared, given
         self._body = list(body)
         self._names: dict[str, Words | None] | None = None
 
@@ -219,6 +228,21 @@ class Library:
         """What a call gives, if it is known to depend on its arguments alone; None for all others."""
         found = self._called(node)
         return found if found is not None and self._fits(node) else None
+
+    def same_again(self, node: ast.Call) -> bool:
+        """Whether a call gives the same whenever it is made with the same: it is known, and changes nothing."""
+        changes = isinstance(node.func, ast.Attribute) and node.func.attr in _CHANGES
+        return not changes and self.call(node) is not None
+
+    def arguments(self, function: types.FunctionType, call: ast.Call) -> dict[str, Words]:
+        """What a function's parameters are in one call, as far as that is known."""
+        code = function.__code__
+        given = {} if any(isinstance(a, ast.Starred) for a in call.args) else dict(
+            zip(code.co_varnames[: code.co_argcount], call.args, strict=False)
+        )  # fmt: skip
+        given |= {k.arg: k.value for k in call.keywords if k.arg is not None}
+        found = {name: self.words(value) for name, value in given.items()}
+        return {name: words for name, words in found.items() if words is not None}
 
     def words(self, node: ast.expr) -> Words | None:
         """What an expression may be; None where it may be anything."""
@@ -233,6 +257,8 @@ class Library:
             case ast.Name(id=name):
                 if name in self._bound():
                     return self._bound()[name]
+                if name in self._given:
+                    return self._given[name]
                 return None if name in self._scope.locals else words_of_value(self._scope.name(name))
             case ast.Attribute():
                 value = self._scope.resolve(node)
@@ -240,11 +266,12 @@ class Library:
                     return words_of_value(value)
                 owner = self.words(node.value)
                 return _PLAIN if owner and owner <= {"url", "address"} and node.attr in _PARTS else None
-            case ast.Subscript(value=value):
+            case ast.Subscript(value=value, slice=index):
                 owner = self.words(value)
                 if not owner:
                     return owner
-                return _PLAIN if owner <= {"plain", "match", "url"} else None
+                fresh = {"plains"} if isinstance(value, ast.Call) and _is_number(index) else _NONE
+                return _PLAIN if owner <= {"plain", "match", "url"} | fresh else None
             case ast.BoolOp(values=values):
                 return self._any(values)
             case ast.IfExp(body=body, orelse=orelse):
@@ -369,7 +396,7 @@ class Library:
         count = code.co_argcount + code.co_kwonlyargcount
         count += sum(bool(code.co_flags & flag) for flag in (inspect.CO_VARARGS, inspect.CO_VARKEYWORDS))
         if name in code.co_varnames[:count]:
-            return None
+            return self._given.get(name)
         value = UNKNOWN if name in self._scope.locals else self._scope.name(name)
         return _NONE if value is UNKNOWN else words_of_value(value)
 
@@ -424,6 +451,12 @@ _PARTS = frozenset({
     "prefixlen", "query", "reverse_pointer", "scheme", "username", "version",
 })  # fmt: skip
 """Attributes of URLs and addresses that are plain values."""
+
+
+def _is_number(node: ast.expr) -> bool:
+    """Whether an index is written as a number: not a slice, which gives a list of a list."""
+    inner = node.operand if isinstance(node, ast.UnaryOp) else node
+    return isinstance(inner, ast.Constant)
 
 
 def _all(found: Collection[Words | None]) -> Words | None:

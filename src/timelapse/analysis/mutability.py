@@ -14,6 +14,7 @@ from enum import IntEnum
 from functools import lru_cache
 from typing import Any
 
+from timelapse.analysis.library import UNCHANGING, Library
 from timelapse.analysis.scope import UNKNOWN, Scope, root_of
 from timelapse.analysis.tables import (
     GIVES_IMMUTABLE,
@@ -61,8 +62,10 @@ class Mutability:
         body: Iterable[ast.stmt],
         params: Mapping[str, Kind],
         self_kind: SelfKind = lambda _: None,
+        library: Library | None = None,
     ) -> None:
         self.scope = scope
+        self._library = library or Library(scope, body)
         self.kinds: dict[str, Kind] = dict(params)
         self._self_kind = self_kind
         self._parent: dict[str, str] = {}
@@ -175,6 +178,9 @@ class Mutability:
             return _box([*(self.element(a) for a in node.args), *named])
         if isinstance(target, type) and issubclass(target, Event | Record | tuple):
             return Kind.IMMUTABLE if args == Kind.IMMUTABLE else Kind.ANYTHING
+        words = self._library.words(node)
+        if words and (words <= UNCHANGING or words == {"plains"}):
+            return Kind.IMMUTABLE if words <= UNCHANGING else Kind.BOX
         if isinstance(target, types.FunctionType):
             return helper(target, args)[1]
         if isinstance(node.func, ast.Attribute) and self.scope.resolve(node.func) is UNKNOWN:
@@ -266,6 +272,8 @@ class Mutability:
             return methods | {n for n in arguments if self.kinds.get(n, 0) == Kind.ANYTHING}
         if is_math(target) or (isinstance(target, type) and issubclass(target, Event | Record | tuple)):
             return set()
+        if self._library.same_again(node):
+            return {n for n in arguments if self.kinds.get(n, 0) == Kind.ANYTHING}
         if isinstance(target, types.FunctionType):
             worst = max((self.kind(a) for a in _arguments(node)), default=Kind.IMMUTABLE)
             return set() if helper(target, worst)[0] else arguments

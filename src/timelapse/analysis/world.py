@@ -176,10 +176,12 @@ class Functions:
             params[fn.args.vararg.arg] = max(params.values(), default=Kind.IMMUTABLE)
         if fn.args.kwarg is not None:
             params[fn.args.kwarg.arg] = Kind.BOX if max(params.values()) == Kind.IMMUTABLE else Kind.CONTAINER
-        scanner.mutability = Mutability(scope, fn.body, params, lambda n: self._self_kind(scanner, n))
         event = fn.params[1] if fn.events and key not in self._arguments and len(fn.params) > 1 else None
         declared = declarations(self.spec, scanner.states, event, fn.events)
-        scanner.library = Library(scope, fn.body, declared)
+        fn.library = scanner.library = Library(scope, fn.body, declared)
+        scanner.mutability = Mutability(
+            scope, fn.body, params, lambda n: self._self_kind(scanner, n), scanner.library
+        )
         Builder(fn, scanner).build()
         is_generator = fn.function.__code__.co_flags & _GENERATOR
         result = Kind.ANYTHING if is_generator else scanner.mutability.returns(fn.body)

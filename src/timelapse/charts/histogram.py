@@ -67,7 +67,7 @@ class Bins:
     def text(self, value: float) -> str:
         """A number with as many digits as tell edges apart."""
         if self.whole:
-            return f"{Decimal(int(value)).scaleb(-self.places):,f}"
+            return f"{Decimal(f'{int(value)}e{-self.places}'):,f}"  # exact in any context
         digits = max(0, -floor(log10(self.width) + 1e-9))
         if digits <= 6 and max(abs(self.edges[0]), abs(self.edges[-1])) < 1e12:
             return f"{round(value, digits) + 0.0:,.{digits}f}"

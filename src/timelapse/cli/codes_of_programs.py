@@ -153,7 +153,7 @@ TL350 A plan that cannot be made
 The base of the errors below.
 
 TL351 A strategy or state that does not exist
-Strategies are scan, by key, iterate and chain for states; staged and chain for a whole program.
+Strategies are scan, by-key, iterate and chain for states; for a whole program staged too.
 
 TL352 A state that needs a slower strategy than allowed
 --max-strategy makes this an error (exit 1), for CI. The message has the line and what to write instead.

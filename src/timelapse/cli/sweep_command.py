@@ -163,6 +163,7 @@ def _default_name(base: Program, log: Log) -> str:
 def grid_of(base: Program, arguments: list[str]) -> dict[str, list[Any]]:
     """Values by parameter. Raises UsageError (TL806, TL820) for what does not fit."""
     from timelapse.errors import UsageError, meant
+    from timelapse.model.decimals import usual_context
     from timelapse.model.program import spec_of
 
     params = spec_of(base).params
@@ -181,7 +182,8 @@ def grid_of(base: Program, arguments: list[str]) -> dict[str, list[Any]]:
                 f"{name!r} {reason}", hint=f"{'' if name in params else meant(name, params)}write NAME=1,2,3 with a parameter of {', '.join(params) or 'none'}",
                 code="TL820",
             )  # fmt: skip
-        found[name] = _values(params[name], text)
+        with usual_context():  # a user's module may have set another
+            found[name] = _values(params[name], text)
     return found
 
 

@@ -34,8 +34,8 @@ class MapOf(Grouped, Generic[K, F, V]):
     """`tl.MapOf[K, F, V]`: a map from fields to values per key, read and written as `x[k, f]`.
 
     A missing field reads as None where V is optional, else as the default that must be declared. `x[k, f]`
-    costs one look-up. `fields(k)`, `count(k)` and `clear(k)` use an index of everything: a slice that uses them takes
-    over the whole state.
+    costs one look-up. `fields(k)` gives the pairs (field, value) of a key, in the order of the fields. It, `count(k)` and
+    `clear(k)` use an index of everything: a slice that uses them takes over the whole state.
     """
 
     log_form = "present"

@@ -301,7 +301,7 @@ def _forced(
     if force is None or force in ("chain", "staged"):
         return choices
     if isinstance(force, str):
-        strategy = parse_strategy(force)
+        strategy = parse_strategy(force, ["staged"])
         wanted = dict.fromkeys(analysis.spec.declared, strategy)
         if strategy is Strategy.ITERATE:  # nothing is gained where effects compose anyway
             wanted = {n: strategy for c in choices if c.strategy is not Strategy.SCAN for n in c.states}
@@ -378,7 +378,7 @@ def _is_by_key(force: str | Mapping[str, str] | None) -> bool:
     return (
         isinstance(force, str)
         and force not in ("chain", "staged")
-        and parse_strategy(force) is Strategy.BY_KEY
+        and parse_strategy(force, ["staged"]) is Strategy.BY_KEY
     )
 
 

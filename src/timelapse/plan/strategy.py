@@ -286,13 +286,14 @@ def _reaches(source: str, target: str, links: Sequence[Dependency]) -> bool:
 # --- what users ask for -----------------------------------------------------------------------------
 
 
-def parse_strategy(text: str) -> Strategy:
-    """A strategy's name. Raises PlanError."""
+def parse_strategy(text: str, others: Sequence[str] = ()) -> Strategy:
+    """A strategy's name. Raises PlanError (TL351), which names `others` that would do as well."""
     try:
         return Strategy(text.strip().lower().replace("_", " ").replace("-", " "))
     except ValueError:
+        names = [*(s.replace(" ", "-") for s in Strategy), *others]
         raise PlanError(
             f"there is no strategy {text!r}",
-            hint=f"{meant(text, Strategy)}strategies: {', '.join(Strategy)}",
+            hint=f"{meant(text, names)}strategies: {', '.join(names)}",
             code="TL351",
         ) from None

@@ -250,7 +250,7 @@ class _Numbers:
             return moment(value)
         if self.values.dtype.kind == "f":
             return f"{value:,.0f}" if 1e6 <= abs(value) < 1e15 else f"{value:.6g}"
-        return f"{Decimal(value).scaleb(-self.places):,f}"
+        return f"{Decimal(f'{value}e{-self.places}'):,f}"  # exact in any context
 
     def lacks(self) -> list[str]:
         """`None: 1,299 (11%)`."""

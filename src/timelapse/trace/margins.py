@@ -33,7 +33,7 @@ class Margin:
     @property
     def text(self) -> str:
         """`short by 2`, `over by 1.5`; where it held, how much there was to spare."""
-        size: Any = abs(self.amount)
+        size: Any = self.amount.copy_abs() if isinstance(self.amount, Decimal) else abs(self.amount)
         whole = isinstance(size, int) or (isinstance(size, Decimal) and len(str(size)) < _SHORT)
         shown = f"{size:,}" if whole else f"{float(size):.6g}"
         more = "more than " if self.open else ""

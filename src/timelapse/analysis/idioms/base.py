@@ -10,6 +10,7 @@ from typing import Protocol
 from timelapse.analysis import cfg
 from timelapse.analysis.depend import Graph
 from timelapse.analysis.ir import FunctionIR, Node, StateWrite, Vertex
+from timelapse.analysis.library import Library
 from timelapse.analysis.scope import Scope
 from timelapse.analysis.tables import PURE_BUILTINS, builtin_name, is_math
 from timelapse.kinds.base import StateSpec
@@ -79,11 +80,14 @@ def _loads(node: ast.expr) -> ast.AST:
     return ast.parse(ast.unparse(node), mode="eval").body
 
 
-def is_pure(graph: Graph, fn: FunctionIR, node: ast.expr | None) -> bool:
-    """Whether evaluating it again gives the same, as long as the locals in it are not set anew."""
+def is_pure(graph: Graph, fn: FunctionIR, node: ast.expr | None, library: Library | None = None) -> bool:
+    """Whether evaluating it again gives the same, as long as the locals in it are not set anew.
+
+    `library`: what is known of the expressions in it, by default by how the function names the event."""
     if node is None:
         return True
     scope = Scope.of(fn.function, fn.receiver)
+    known = library or fn.library
     spec = graph.functions.spec
 
     def pure(part: ast.AST) -> bool:
@@ -94,6 +98,7 @@ def is_pure(graph: Graph, fn: FunctionIR, node: ast.expr | None) -> bool:
                 | ast.expr_context()
                 | ast.operator()
                 | ast.unaryop()
+                | ast.boolop()
                 | ast.cmpop()
             ):
                 return not (isinstance(part, ast.Name) and part.id == fn.receiver)
@@ -103,9 +108,13 @@ def is_pure(graph: Graph, fn: FunctionIR, node: ast.expr | None) -> bool:
                 return pure(value)
             case ast.Call(func=func, args=args, keywords=keywords):
                 inner = all(pure(a) for a in args) and all(pure(k.value) for k in keywords)
-                return inner and _pure_function(scope, func)
+                method = known is not None and known.same_again(part) and pure(func)
+                return inner and (method or _pure_function(scope, part, known))
             case (
                 ast.Tuple()
+                | ast.Slice()
+                | ast.JoinedStr()
+                | ast.FormattedValue()
                 | ast.BinOp()
                 | ast.UnaryOp()
                 | ast.Compare()
@@ -119,8 +128,8 @@ def is_pure(graph: Graph, fn: FunctionIR, node: ast.expr | None) -> bool:
     return pure(node)
 
 
-def _pure_function(scope: Scope, func: ast.expr, depth: int = 0) -> bool:
-    target = scope.resolve(func)
+def _pure_function(scope: Scope, call: ast.Call, known: Library | None, depth: int = 0) -> bool:
+    target = scope.resolve(call.func)
     name = builtin_name(target)
     if name in PURE_BUILTINS - {"map", "filter", "id", "hash", "zip", "enumerate", "reversed"} or is_math(
         target
@@ -134,6 +143,7 @@ def _pure_function(scope: Scope, func: ast.expr, depth: int = 0) -> bool:
     if source.node is None or target.__code__.co_flags & 0x2A0:
         return False
     inner = Scope.of(target)
+    its = Library(inner, source.node.body, given=known.arguments(target, call) if known is not None else {})
     allowed = (
         ast.Return, ast.If, ast.Assign, ast.AnnAssign, ast.Expr, ast.expr, ast.expr_context, ast.operator,
         ast.unaryop, ast.cmpop, ast.boolop, ast.arguments, ast.arg, ast.keyword,
@@ -145,7 +155,9 @@ def _pure_function(scope: Scope, func: ast.expr, depth: int = 0) -> bool:
                 return False
             if isinstance(node, ast.Subscript | ast.Attribute) and isinstance(node.ctx, ast.Store):
                 return False
-            if isinstance(node, ast.Call) and not _pure_function(inner, node.func, depth + 1):
+            if isinstance(node, ast.Call) and not (
+                its.same_again(node) or _pure_function(inner, node, its, depth + 1)
+            ):
                 return False
     return True
 
