@@ -18,10 +18,11 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from timelapse.analysis.closed import Closed, NotClosed, function_of
+from timelapse.analysis.declared import declarations
 from timelapse.analysis.depend import Closure
 from timelapse.analysis.idioms.base import is_pure
 from timelapse.analysis.ir import CallSite, FunctionIR, Vertex
-from timelapse.analysis.library import Library, declarations
+from timelapse.analysis.library import Library
 from timelapse.analysis.operations import States
 from timelapse.analysis.result import ByKey, EventKey
 from timelapse.analysis.scope import Scope

@@ -19,15 +19,13 @@ import inspect
 import re
 import sys
 import types
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from functools import lru_cache
 from typing import Any
 
-from timelapse.analysis.operations import States
+from timelapse.analysis.declared import Declared
 from timelapse.analysis.scope import UNKNOWN, Scope, root_of
 from timelapse.analysis.tables import GIVES_IMMUTABLE, GIVES_LIST, READING_METHODS, builtin_name, is_math
-from timelapse.model.events import Event
-from timelapse.model.program import ProgramSpec
 from timelapse.model.source import all_nodes
 from timelapse.model.types import DecimalType, ListType, OptionalType, ScalarType, ValueType
 
@@ -139,8 +137,6 @@ _HANDED_OVER = frozenset({
 _DIGITS = re.compile(r"([^%]|%[YmdHMSfjUwWVGuyIz%])*", re.DOTALL)
 """Formats of times that do not depend on a locale or a time zone of the machine."""
 
-_SCALARS = frozenset({"bool", "bytes", "float", "int", "str"})
-
 _ADDRESSES = frozenset(
     {"IPv4Address", "IPv4Interface", "IPv4Network", "IPv6Address", "IPv6Interface", "IPv6Network"}
 )
@@ -179,37 +175,6 @@ def words_of_type(kind: ValueType | None) -> Words | None:
         case ListType(inner=inner):
             return _PLAIN if words_of_type(inner) == _PLAIN else None
     return None
-
-
-Declared = Callable[[ast.expr], ValueType | None]
-"""The declared type of an expression (`e.text`, `self.limit`, `self.total[k]`), where it has one."""
-
-
-def declarations(
-    spec: ProgramSpec, states: States, event: str | None, events: Sequence[type[Event]]
-) -> Declared:
-    """What a program declares: fields of the event (`event`: its name in the function), parameters, values of states."""
-    fields: dict[str, ValueType | None] = {}
-    for cls in events:
-        for field in cls.__fields__:
-            same = fields.setdefault(field.name, field.type) == field.type
-            fields[field.name] = field.type if same else None
-
-    def declared(node: ast.expr) -> ValueType | None:
-        match node:
-            case ast.Attribute(value=ast.Name(id=name), attr=field) if event is not None and name == event:
-                return fields.get(field)
-            case ast.Attribute(value=value, attr=param) if states.is_self(value) and param in spec.params:
-                text = spec.params[param].text
-                if text == "Decimal":
-                    return DecimalType.of(0)  # whatever its scale: only what it is counts here
-                return ScalarType(text) if text in _SCALARS else None
-            case ast.Subscript():
-                state = states.subscripted(node)
-                return None if state is None or not state.kind.shows_declared else state.value
-        return None
-
-    return declared
 
 
 class Library:

@@ -12,9 +12,10 @@ import types
 from collections.abc import Sequence
 
 from timelapse.analysis.build import Builder
+from timelapse.analysis.declared import declarations
 from timelapse.analysis.desugar import Desugar
 from timelapse.analysis.ir import CallSite, FunctionIR, StateRead, Vertex
-from timelapse.analysis.library import Library, declarations
+from timelapse.analysis.library import Library
 from timelapse.analysis.mutability import Kind, Mutability
 from timelapse.analysis.opaque import Opaque
 from timelapse.analysis.result import Diagnostic, Severity
