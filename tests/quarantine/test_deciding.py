@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -19,6 +19,8 @@ from tests.writers.deciding import deciding_program
 from tests.writers.sources import load_source
 from timelapse.kernels.native import build, decider, rewinding, together
 from timelapse.kernels.native.kernel import NativeKernel
+from timelapse.kernels.native.memory import hashtable
+from timelapse.kernels.native.unit import Back
 from timelapse.run import quarantine
 from timelapse.run.reference import run_serial
 
@@ -246,21 +248,105 @@ def test_random_programs_whose_own_steps_write_what_decides(
     assert found[True] > 20
 
 
-@pytest.mark.parametrize("early", [False, True])
+@pytest.mark.parametrize(("early", "lag"), [(False, 6), (True, 6), (True, 40)])
 def test_random_programs(
-    early: bool, noted: dict[str, int], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    early: bool, lag: int, noted: dict[str, int], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    """`early`: own steps write what decides. Few steps are gone through at a time, so what is gone back over spans several times."""
+    """`early`: own steps write what decides. Few steps are gone through at a time, so what is gone back over spans several times; tables grow meanwhile."""
     monkeypatch.setattr(build, "_get", lambda text, *, compile_it: emulated(text))
     late = 0
     for seed in range(deep(30)):
-        program = load_source(deciding_program(random.Random(seed), early=early))
+        program = load_source(deciding_program(random.Random(seed), early=early, lag=lag))
         (tmp_path / str(seed)).mkdir()
         monkeypatch.setattr(decider, "_PIECE", (16, 7, 1 << 14)[seed % 3])
         monkeypatch.setattr(decider, "_MORE", (5, 1 << 13)[seed % 2])
+        monkeypatch.setattr(hashtable, "_FIRST", (4, 1024, 4, 4)[seed % 4])
         late += compared(program, seed, tmp_path / str(seed), slices=(1, 1, 3)[seed % 3])
     assert late > 20
     assert noted["left out"] > 20
+
+
+class Tied(tl.Program):
+    """What `late` and `soon` ask depends on each other's events."""
+
+    total: tl.Counter[int]
+
+    @tl.on(Move)
+    def go(self, m: Move) -> None:
+        self.total[1] += m.amount
+        self.total[2] += m.who
+
+    @tl.on(Mark)
+    def look(self, m: Mark) -> None:
+        if self.total[1] > 100:
+            self.total[3] += 1
+
+    @tl.on(Mark, after=10)
+    def soon(self, m: Mark) -> None:
+        if self.total[2] == 0 and m.who == 7:
+            raise KeyError("soon")
+
+    @tl.on(Move, after=30)
+    def late(self, m: Move) -> None:
+        if self.total[1] == 7:
+            raise KeyError("late")
+
+
+def _over(program: type[tl.Program], events: Sequence[tuple[int, tl.Event]], folder: Path) -> list[int]:
+    """The seqs of the events that are taken out, as the reference has them too. `events`: with their times; others come before and after."""
+    given: list[tuple[int, tl.Event]] = [(0, Unheard(x=1)), *events, (events[-1][0] + 100, Unheard(x=2))]
+    log = [event._at(ts, seq) for seq, (ts, event) in enumerate(given)]
+    compare(program, log, 1, folder, slices=1)
+    rows = run_serial(program, log, quarantine=True, max_quarantined=300).stored_quarantined()
+    return [int(seq) for seq in rows["seq"].to_pylist()]
+
+
+def test_an_event_fails_without_another_one_while_steps_are_done_again(
+    noted: dict[str, int], tmp_path: Path
+) -> None:
+    """The second event then fails, and its own step has looked at a row that later steps have still to be done again for."""
+    moves = [(0, Move(who=1, amount=5)), (15, Move(who=0, amount=2))]
+    marks = [(1, Mark(who=7, name="")), (2, Mark(who=1, name=""))]
+    assert _over(Tied, sorted([*moves, *marks], key=lambda pair: pair[0]), tmp_path) == [1, 2]
+    assert noted["left out"] == 2
+
+
+class Beside(Early):
+    """Events of another type decide nothing."""
+
+    @tl.on(Mark)
+    def mark(self, m: Mark) -> None:
+        self.emit(Out(who=m.who, total=1))
+
+
+def test_many_events_that_decide_nothing_may_come_between(
+    noted: dict[str, int], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(decider, "_PIECE", 4)
+    moves = [(n, Move(who=n % 2, amount=1)) for n in range(12)]
+    between: list[tuple[int, tl.Event]] = [(20 + n, Mark(who=n, name="")) for n in range(100)]
+    later = [(200 + ts, move) for ts, move in moves]
+    assert _over(Beside, [*moves, *between, *later], tmp_path)
+    assert noted["passes"] == 0
+
+
+def test_only_those_steps_are_done_again_that_used_what_is_undone(
+    noted: dict[str, int], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Of some four hundred steps that come between, it is those with the same key."""
+    rng, again = random.Random(3), 0
+    some_more = decider.Decider._some_more
+
+    def counted(self: Any, *args: Any) -> int:
+        nonlocal again
+        at = some_more(self, *args)
+        again += int(self._back[Back.DONE])
+        return at
+
+    monkeypatch.setattr(decider.Decider, "_some_more", counted)
+    moves = [(n // 50, Move(who=rng.randrange(100), amount=rng.randrange(20))) for n in range(600)]
+    assert len(_over(Early, moves, tmp_path)) == noted["left out"] > 50
+    assert 0 < again < 30 * noted["left out"]
 
 
 def _too_large(monkeypatch: pytest.MonkeyPatch) -> None:

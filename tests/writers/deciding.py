@@ -26,8 +26,8 @@ _FURTHER = {
 _STATES = ["total", "names", "held", "seen", "best", "first"]
 
 
-def deciding_program(rng: random.Random, *, early: bool = False) -> str:
-    """The source of a module with a program `P` of `Move` and `Mark`: calls six units later fail by what some states hold. In most programs other
+def deciding_program(rng: random.Random, *, early: bool = False, lag: int = 6) -> str:
+    """The source of a module with a program `P` of `Move` and `Mark`: calls `lag` units later fail by what some states hold. In most programs other
     handlers leave these states alone. `early`: events' own steps write to them, and most
     keys are fields."""
     states = rng.sample(_STATES, rng.randint(1, 3))
@@ -60,13 +60,13 @@ def deciding_program(rng: random.Random, *, early: bool = False) -> str:
     if rng.random() < 0.3:
         handler("soon", "Move", others, fails=rng.choice(["", "event"]), after=3)
     called = rng.choice(["Move", "Mark", "Move, Mark"])
-    handler("called", called, states, fails="state", after=6)
+    handler("called", called, states, fails="state", after=lag)
     if "," not in called and rng.random() < 0.5:
         other = "Mark" if called == "Move" else "Move"
-        handler("again", other, states, fails=rng.choice(["", "state", "event"]), after=6)
+        handler("again", other, states, fails=rng.choice(["", "state", "event"]), after=lag)
     if rng.random() < 0.4:
         mine = states if rng.random() < 0.2 else others
-        handler("last", "Move", mine, fails=rng.choice(["", "", "event"]), after=9)
+        handler("last", "Move", mine, fails=rng.choice(["", "", "event"]), after=lag + 3)
     if rng.random() < 0.2:
         lines += [
             "    @tl.every(5)",

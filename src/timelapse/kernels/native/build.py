@@ -31,10 +31,11 @@ import numba as nb
 import numpy as np
 
 from timelapse.kernels.native.machine.pipeline import Pipeline
+from timelapse.kernels.native.memory.again import next_due, note, rewind, settle, stop_where_full, take_event_out, used_row
 from timelapse.kernels.native.memory.arithmetic import bits, fold, left, minus, minus_left, mix, plus, plus_left
 from timelapse.kernels.native.memory.arithmetic import times_left, unbits
 from timelapse.kernels.native.memory.fetch import fetch1, fetch2, fetch3
-from timelapse.kernels.native.memory.keeping import give_back, is_apart, keep, note
+from timelapse.kernels.native.memory.keeping import keep
 from timelapse.kernels.native.memory.linking import link, list_members
 from timelapse.kernels.native.memory.listing import in_order, largest, list_changed, list_changed_means, list_firsts
 from timelapse.kernels.native.memory.listing import list_latest, list_means, list_past, list_present

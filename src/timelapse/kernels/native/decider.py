@@ -1,8 +1,8 @@
 """A kernel that runs ahead of another one. It runs the part of the program that decides which events fail later (deciding.py).
 
-The meaning is that of beginning again without each event from which something fails. So if a step fails, all steps since its event's first
-one are undone, and are done again without the event. If no other event's step has used rows of the event's steps, only these are undone
-(lowering/rejecting.py). An event that has failed in its own step on the way stays out, as it does when the log begins again.
+The meaning is that of beginning again without each event from which something fails. So if a step fails, its event's other steps are undone, and those
+later steps are done again that have used a row which is another one without them; and so on (memory/again.py). These come in their order before the
+next step: so what fails first is found first. An event that has failed in its own step on the way stays out, as it does when the log begins again.
 
 An event is settled some lags after its time: by then it is known whether it fails. What is held back until then is bounded by memory, and the
 steps that are done again by their number. Beyond that it is not known which events fail.
@@ -25,6 +25,7 @@ from timelapse.kernels.native.deciding import deciding_pass
 from timelapse.kernels.native.decode import Batch
 from timelapse.kernels.native.heldsteps import HeldSteps
 from timelapse.kernels.native.kernel import PIECE, Ints, NativeKernel
+from timelapse.kernels.native.memory.again import MOST_NOTES
 from timelapse.kernels.native.memory.strings import Interned
 from timelapse.kernels.native.unit import Back, Unit, left
 from timelapse.model.program import Program
@@ -56,16 +57,16 @@ class Decider(NativeKernel):
         self._taken.lists_late = True
         self.most = memory_alone() // _SHARE
         """How many bytes it may hold, and what waits for it."""
+        self.span = _BACK * max(later.lag for later in unit.later.values())
+        """How long after an event's time it is settled."""
         words = max((table.slots.shape[1] for table in self._hashes), default=0)
-        self._held = HeldSteps(unit, deciding.kinds, max(1, unit.keeps), words)
+        self._held = HeldSteps(unit, deciding.kinds, max(1, unit.keeps), words, self.span)
         self._back: Ints = np.zeros(len(Back), np.int64)
         self._again = self._settled = 0
         self.reached = INT64_MIN
         """The time of the last step that it has gone through."""
         self.ahead: int | None = None
         """It has gone through all steps up to this time. Those behind the end of a slice come again."""
-        self.span = _BACK * max(later.lag for later in unit.later.values())
-        """How long after an event's time it is settled."""
         self.begin()
 
     def fits(self, interned: Interned) -> bool:
@@ -83,10 +84,10 @@ class Decider(NativeKernel):
                 hi = min(lo + _PIECE, batch.events)
                 at = held.add(batch, lo, hi, position, self._settled)
                 some = held.batch
-                while at < held.count:
+                while at < held.count or held.is_due:
                     at = self._some_more(some, at)
                 self._done += hi - lo
-                held.settle(int(batch.when[hi - 1]) - self.span)
+                held.settle(int(batch.when[hi - 1]))
         except Abandoned as why:
             raise Unknown(str(why)) from None
         self.reached = int(batch.when[-1])
@@ -99,16 +100,25 @@ class Decider(NativeKernel):
     def _some_more(self, batch: Batch, at: int) -> int:
         """Go on through the steps that are held, from one on, as far as tables have room. Returns how far it has come."""
         held, back = self._held, self._back
+        aside = held.is_due
+        end = int(back[Back.END]) if aside else held.end
+        back[[Back.MOST_ASIDE, Back.MOST_DUE]] = held.make_room(end)
+        if not aside:
+            back[[Back.END, Back.FREE]] = end, 0
         back[[Back.BASE, Back.SETTLED]] = held.base, self._settled - held.base
-        back[[Back.ALLOWED, Back.HELD]] = _MORE, held.before + 1
-        back[[Back.TOO_LATE, Back.AT]] = 0
+        back[[Back.HELD, Back.NOTES]] = held.before + 1, held.before * held.each
+        back[[Back.ALLOWED, Back.DONE, Back.STOP]] = _MORE, 0, 0
+        if end + int(back[Back.NOTES]) > MOST_NOTES:
+            raise Unknown("there are too many steps")
+        if self._kept is not None:
+            self._kept.rows = held.copies
         _, _, why = left(self._call(batch, at, held.count, held.position, again=_MORE))
         self._outputs.keep()
         if why:
             raise Unknown("only Python can tell whether an event fails")
         if back[Back.TOO_LATE] or held.copies[0, 2]:
             raise Unknown("it would have to go back too far")
-        self._again += max(0, _MORE - int(back[Back.ALLOWED]))
+        self._again += int(back[Back.DONE])
         if self._again > _EARLY + _AGAIN * self._done:
             raise Unknown("too much would be done again")
         return int(back[Back.AT])
@@ -117,8 +127,6 @@ class Decider(NativeKernel):
         return 0  # it looks back at nothing
 
     def _kept_arguments(self, events: int) -> list[Any]:
-        if self._kept is not None:
-            self._kept.rows = self._held.copies
         return [self._held.copies, *self._held.notes, self._back]
 
     def is_settled(self, batch: Batch) -> bool:

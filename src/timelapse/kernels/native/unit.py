@@ -252,17 +252,31 @@ class Back(IntEnum):
     """Places in the array `back`, with which a function is told how far it may go back, and tells how far it has (decider.py)."""
 
     BASE = 0
-    """The seq that `first` begins with."""
-    ALLOWED = 1
-    """How many steps may still be done again."""
+    """The seq that `latest` begins with."""
+    SETTLED = 1
+    """How many events from that seq on are settled."""
     TOO_LATE = 2
-    """Whether an event would have to be taken out that is settled."""
-    SETTLED = 3
-    """How many events from that seq on are."""
-    AT = 4
-    """The step that the function has come to."""
-    HELD = 5
+    """Whether an event would have to be taken out that is settled, or of which a step is not held any more."""
+    HELD = 3
     """The number of the first step that is held, counted from 1."""
+    NOTES = 4
+    """How many copies of rows came before those of the steps that are held (memory/again.py)."""
+    AT = 5
+    """The step that the function has come to."""
+    STOP = 6
+    """Whether it is to return before the next step."""
+    DONE = 7
+    """How many steps were done again."""
+    ALLOWED = 8
+    """How many may be until it returns."""
+    END = 9
+    """The end of the entries of rows that are set aside."""
+    FREE = 10
+    """One that is not in use, before that end; 0: none."""
+    MOST_ASIDE = 11
+    """It returns if they end behind this place,"""
+    MOST_DUE = 12
+    """or if more steps than so many are due."""
 
 
 LISTED = 2048

@@ -45,6 +45,7 @@ from timelapse.kernels.native.lowering.states.counter import CounterCode
 from timelapse.kernels.native.lowering.touches import touches
 from timelapse.kernels.native.lowering.trying import Trial
 from timelapse.kernels.native.lowering.values import EventRef, ReadsAll, Refused, SelfRef
+from timelapse.kernels.native.memory.again import MOST_STATES
 from timelapse.kernels.native.unit import TAKES, Unit
 from timelapse.kernels.native.windows import KEPT, USED
 from timelapse.kinds.grouped import Grouped
@@ -233,7 +234,9 @@ class Lowering:
             unit.touches = found
         unit.goes_back = self._ctx.goes_back
         if unit.goes_back:
-            bodies = [noting_rows(body) for body in bodies]
+            if any(len(states) > MOST_STATES for states in unit.tables):
+                raise Refused("too many states have the same keys")
+            bodies = [noting_rows(body, loops=unit.loops) for body in bodies]
         self._count([*bodies, *following])
         if show is not None:
             sent = [f"{event.__name__}, sent" for event in self._ctx.sent]

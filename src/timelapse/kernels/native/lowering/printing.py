@@ -76,7 +76,7 @@ def line_of(node: Node) -> str:
         case Save(row=row, table=t, state=state, place=place, live=live):
             return f"u = save(undo, u, N{state}, t{t}, {row}, N{place}, N{live})"
         case Keep(row=row, table=t, by_step=True):
-            return f"note(kept, noted, j, N{t}, t{t}, {row})"
+            return f"note(kept, noted, j, N{t}, t{t}, {row}, again, back)"
         case Keep(row=row, table=t):
             return f"keep(kept, N{t}, t{t}, {row})"
         case Return(code=code):

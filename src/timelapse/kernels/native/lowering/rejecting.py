@@ -6,15 +6,26 @@ from collections.abc import Iterable, Sequence
 
 from timelapse.kernels.native.lowering.code import Code
 from timelapse.kernels.native.lowering.context import Context
-from timelapse.kernels.native.lowering.form import Assign, Break, If, Keep, Look, Node, Occupy, While, chain
+from timelapse.kernels.native.lowering.form import (
+    Assign,
+    Break,
+    Do,
+    For,
+    If,
+    Keep,
+    Look,
+    Node,
+    Occupy,
+    While,
+    chain,
+    walk,
+)
 from timelapse.kernels.native.lowering.idle import without_idle_room
 from timelapse.kernels.native.lowering.rules import Rules
 from timelapse.kernels.native.lowering.stateful import States
-from timelapse.kernels.native.unit import REFUSED, Back
+from timelapse.kernels.native.lowering.values import Refused
+from timelapse.kernels.native.unit import REFUSED, Back, Unit
 from timelapse.kernels.native.windows import KEPT, USED
-
-_LOOKED = 16
-"""How many steps can be looked through in the time in which one is done again."""
 
 
 class Rejecting:
@@ -31,47 +42,21 @@ class Rejecting:
     def of_step(self, i: int, body: list[Node]) -> list[Node]:
         """The code of a step in the part that decides, around `body`. An event that was taken out is passed over.
 
-        `first` has for each event the number of its first step, 0 if it has had none, and -1 if it was taken out. `noted[j]` is how many rows step j has
-        looked up, and `whose[j]` its event."""
-        begins = If("first[event] == 0", [Assign("first[event]", f"j + back[{Back.HELD}]")])
+        `latest` has for each event the number of its last step, 0 if it has had none, and -1 if it was taken out. `rows[j]` is step j's row among those of
+        its kind, and `earlier[j]` the number of its event's step before it."""
+        is_new = If(
+            "latest[event] >= 0",
+            [Assign("earlier[j]", "latest[event]"), Assign("latest[event]", f"j + back[{Back.HELD}]")],
+        )
         return [
-            Assign("seq", f"seq{i}[q{i}]"),
-            Assign("event", f"seq - back[{Back.BASE}]"),
-            Assign("whose[j]", "seq"),
+            Assign("turn", f"q{i}"),
+            If("j < front", [Assign(f"q{i}", "np.uint64(rows[j])")]),
+            Assign("event", f"seq{i}[q{i}] - back[{Back.BASE}]"),
+            If("j == front", [Assign("rows[j]", f"np.int64(q{i})"), is_new]),
             Assign("rejected", "0"),
-            If("first[event] >= 0", [begins, *body]),
-            Assign(f"q{i}", "ONE", "+="),
+            If("latest[event] >= 0", body),
+            Assign(f"q{i}", "turn + np.uint64(j == front)"),
         ]
-
-    def _go_back(self, event: str) -> None:
-        """Take an event out after one of its steps has failed: undo all steps since its first one, and go on from there. If no other step has looked up
-        rows of the event's steps since, undo only these, and go on behind the failed step."""
-        code, unit = self._code, self._ctx.unit
-        code.assign("place", f"first[event] - back[{Back.HELD}]")
-        code.assign("first[event]", "-1")
-        code.assign("noted[j]", "0")  # what it wrote is undone by now
-        with code.when(f"place < 0 or event < back[{Back.SETTLED}]"):  # it is too late for that
-            code.assign(f"back[{Back.TOO_LATE}]", "1")
-            code.assign("place", "j")
-        apart = "False" if isinstance(unit.touches, str) else "is_apart(kept, noted, whose, place, j)"
-        code.assign("apart", apart)
-        code.assign(f"back[{Back.ALLOWED}]", f"(j - place) // {_LOOKED} if apart else j - place", "-=")
-        code.assign("at", "j")
-        with code.repeat("at > place"):
-            code.assign("at", "1", "-=")
-            with code.when("not apart or whose[at] == seq"), code.repeat("noted[at] > 0"):
-                code.assign("noted[at]", "1", "-=")
-                code.assign("copy", "1 + at * kept[0, 1] + noted[at]")
-                for t in range(len(unit.tables)):
-                    with code.when(f"kept[copy, 0] == {t}"):
-                        code.do(f"give_back(kept, copy, t{t})")
-            with code.when("not apart"):
-                for kind in range(len(unit.events)):
-                    with code.when(f"kind[at] == {kind}"):
-                        code.assign(f"q{kind}", "ONE", "-=")
-        with code.when("not apart"):  # the next step is the one at `place`, of which nothing comes
-            code.assign("j", "place - 1")
-            code.assign(f"q{event}", "ONE", "-=")
 
     def transaction(self, bodies: list[list[Node]], following: list[Node]) -> list[Node]:
         """The code of all log events, and of what follows from them: what rejects, in one or the other, undoes both."""
@@ -147,7 +132,7 @@ class Rejecting:
             ahead = " if handler < 0 else n"
             if raising:
                 with self._code.when("handler < 0"):
-                    self._go_back(event)
+                    self._code.do("take_event_out(kept, again, latest, earlier, event, j, back)")
         elif raising and unit.later:
             stays = self._ctx.work.finds_late and not self._ctx.work.decides
             with self._code.when("handler < 0 and reason == 0" if stays else "handler < 0"):
@@ -156,12 +141,54 @@ class Rejecting:
         self._code.assign(f"emitted[{len(unit.records)}]", f"n + 1{ahead}")
 
 
-def noting_rows(body: Sequence[Node]) -> list[Node]:
-    """The code of a step that notes each row when it looks it up (`memory.keeping.note`)."""
+def going_back(unit: Unit, each: list[Node]) -> list[Node]:
+    """The loop over steps, of which some are done again before the next one (memory/again.py). `front`: the next one that was not done yet; `each`: what is
+    done with step j."""
+    tables = range(len(unit.tables))
+    copies: list[Node] = [
+        If(f"kept[copy, 0] == {t}", [Do(f"rewind(kept, copy, t{t}, again, back)")]) for t in tables
+    ]
+    entries: list[Node] = [
+        If(f"kept[entry, 0] == {t}", [Do(f"settle(kept, entry, t{t}, again, back)")]) for t in tables
+    ]
+    due: list[Node] = [
+        Assign("j", "next_due(again, kept)"),
+        For("copy", "1 + j * kept[0, 1], 1 + j * kept[0, 1] + noted[j]", copies),
+    ]
+    done: list[Node] = [
+        While("again[1] > 0", [Assign("entry", "used_row(kept, again)"), *entries]),
+        Do("stop_where_full(again, back)"),
+    ]
+    step = [
+        Assign("j", "front"),
+        If("again[0] > 0", due),
+        Assign("noted[j]", "0"),
+        *each,
+        If("j < front", done, [Assign("front", "1", "+=")]),
+    ]
+    return [
+        Assign("front", "lo"),
+        While(f"(front < hi or again[0] > 0) and back[{Back.STOP}] == 0", step),
+        Assign(f"back[{Back.AT}]", "front"),
+    ]
+
+
+def noting_rows(body: Sequence[Node], *, loops: bool) -> list[Node]:
+    """The code of a step that notes each row when it looks it up (`memory.again.note`). Each key gets a row: so it is known which steps have found that it
+    has none. `loops`: whether some code may go round a loop. Raises Refused."""
+    rounds = [node for node in walk(body) if loops and isinstance(node, For | While)]
+    if any(isinstance(node, Look) for loop in rounds for node in walk(loop.body)):
+        raise Refused("rows are looked up in loops")
+    return _noting_rows(body)
+
+
+def _noting_rows(body: Sequence[Node]) -> list[Node]:
     found = list[Node]()
     for node in body:
         for block in node.blocks:
-            block[:] = noting_rows(block)
+            block[:] = _noting_rows(block)
+        if isinstance(node, Look):
+            node.what = "claim"
         if not isinstance(node, Keep):
             found.append(node)
         if isinstance(node, Look | Occupy):

@@ -20,10 +20,11 @@ from timelapse.kernels.native.lowering.form import (
 from timelapse.kernels.native.lowering.literals import with_names
 from timelapse.kernels.native.lowering.printing import printed
 from timelapse.kernels.native.lowering.records import record_columns
+from timelapse.kernels.native.lowering.rejecting import going_back
 from timelapse.kernels.native.lowering.touches import numbered
 from timelapse.kernels.native.lowering.values import number_of, spelled
 from timelapse.kernels.native.lowering.wide import WIDTHS, wide
-from timelapse.kernels.native.unit import LISTED, Back, Unit
+from timelapse.kernels.native.unit import LISTED, Unit
 
 
 def arguments(unit: Unit, columns: Sequence[int] | None = None) -> list[tuple[str, str]]:
@@ -50,7 +51,7 @@ def arguments(unit: Unit, columns: Sequence[int] | None = None) -> list[tuple[st
     if unit.keeps >= 0:
         found.append(("kept", "TABLE"))
     if unit.goes_back:
-        found += [(name, "INTS") for name in ("noted", "whose", "first", "back")]
+        found += [(name, "INTS") for name in ("noted", "rows", "earlier", "latest", "again", "back")]
     if unit.takes:
         found += [("takes", "INTS"), ("gone", "INTS")]
     found += [(f"p_{n}", {"float": "float64", "bool": "boolean"}.get(k, "int64")) for n, k in unit.params]
@@ -115,11 +116,7 @@ def _function(unit: Unit, steps: Sequence[Node], heads: Sequence[list[Node]]) ->
     each = [*once, *steps]
     loop: list[Node] = [For("j", "lo, hi", each)]
     if unit.goes_back:
-        loop = [
-            Assign("j", "lo"),
-            While(f"j < hi and back[{Back.ALLOWED}] >= 0", [Assign("noted[j]", "0"), *each, Assign("j", "1", "+=")]),
-            Assign(f"back[{Back.AT}]", "j"),
-        ]  # fmt: skip
+        loop = going_back(unit, each)
     events, last = range(len(unit.events)), "end" if unit.shared else "q"
     return [
         Assign("u", "np.int64(0)"),

@@ -46,51 +46,6 @@ def keep(kept, t, slots, i):  # type: ignore[no-untyped-def]
 
 
 @primitive()
-def note(kept, noted, j, t, slots, i):  # type: ignore[no-untyped-def]
-    """Copy row i of table t, which step j has looked up. Each step has room for `kept[0, 1]` copies and has made `noted[j]` of them. `kept[0, 2]` becomes 1
-    if one does not fit. A key that has no row is not noted."""
-    if slots[i, 0] == 0:
-        return
-    if noted[j] < kept[0, 1]:
-        n = 1 + j * kept[0, 1] + noted[j]
-        kept[n, 0] = t
-        kept[n, 1] = i
-        for w in range(slots.shape[1]):
-            kept[n, ROW + w] = slots[i, w]
-        noted[j] += 1
-    else:
-        kept[0, 2] = 1
-
-
-@primitive()
-def is_among(kept, first, count, n):  # type: ignore[no-untyped-def]
-    """Whether a copy is of the same row as one of some others."""
-    found = False
-    for m in range(first, first + count):
-        found |= kept[m, 1] == kept[n, 1] and kept[m, 0] == kept[n, 0]
-    return found
-
-
-@primitive()
-def is_apart(kept, noted, whose, place, j):  # type: ignore[no-untyped-def]
-    """Whether no step of another event between steps `place` and j has looked up a row that step `place` has, and no step of its own event any other
-    row."""
-    each, first = kept[0, 1], 1 + place * kept[0, 1]
-    for s in range(place + 1, j):
-        for n in range(1 + s * each, 1 + s * each + noted[s]):
-            if is_among(kept, first, noted[place], n) != (whose[s] == whose[place]):
-                return False
-    return True
-
-
-@primitive()
-def give_back(kept, n, slots):  # type: ignore[no-untyped-def]
-    """Have a row hold what its copy does."""
-    for w in range(slots.shape[1]):
-        slots[kept[n, 1], w] = kept[n, ROW + w]
-
-
-@primitive()
 def release(kept, t, slots):  # type: ignore[no-untyped-def]
     """Forget that rows of table t were copied."""
     for n in range(1, kept[0, 0] + 1):
