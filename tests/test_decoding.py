@@ -6,8 +6,13 @@ import ast
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
 
 import timelapse
+from timelapse.decoding import decoded
 
 CODE = """
 import sys
@@ -63,3 +68,10 @@ def test_no_other_code_decodes_classes() -> None:
                 found.append(f"{path.relative_to(root)}:{node.lineno}")
     # lists of amounts are no class: there is nothing to find out
     assert [place for place in found if not place.startswith("ingest/convert.py")] == []
+
+
+def test_texts_that_are_not_utf8_are_an_error_of_msgspec() -> None:
+    """Who reads a damaged manifest, or what somebody sent, expects no other one."""
+    for kind in (dict[str, str], Any):
+        with pytest.raises(msgspec.DecodeError, match="not UTF-8"):
+            decoded(b'{"a": "\xff"}', kind)

@@ -27,4 +27,7 @@ def decoded(data: bytes | memoryview | str, kind: Any) -> Any:
     if found is None:
         with _LOCK:
             found = _DECODERS.setdefault(kind, msgspec.json.Decoder(kind))
-    return found.decode(data)
+    try:
+        return found.decode(data)
+    except UnicodeDecodeError as error:  # of a text in it
+        raise msgspec.DecodeError(f"a text in it is not UTF-8: {error}") from None

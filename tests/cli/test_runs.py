@@ -395,3 +395,19 @@ def test_demo_on_real_messages(
     found = Run.open(tmp_path / "d" / "run").certificate["engine"]
     assert found["tasks"] >= 4
     assert cli("demo", "--data", tmp_path / "nothing").err.startswith("TL809")
+
+
+def test_what_a_handler_prints_is_no_part_of_the_answer(tmp_path: Path, social: Path) -> None:
+    """JSON on standard output can be read; what is printed goes to standard error."""
+    program = tmp_path / "loud.py"
+    program.write_text(
+        "import timelapse as tl\n\n\nclass Friendship(tl.Event):\n    a: int\n    b: int\n\n\n"
+        "class Loud(tl.Program):\n    @tl.on(Friendship)\n    def go(self, e):\n        print('heard', e.a)\n"
+    )
+    done = cli("replay", f"{program}:Loud", social, "--out", tmp_path / "run", "--local", "--json")
+    assert done.code == 0, done.err
+    assert done.json["program"] == "Loud"
+    assert "heard" in done.err
+    plain = cli("replay", f"{program}:Loud", social, "--out", tmp_path / "again", "--local")
+    assert "heard" in plain.out
+    assert cli("replay", "--help", "--json").out

@@ -332,3 +332,19 @@ def test_two_columns_of_one_name_are_an_error_in_tables_too(tmp_path: Path, spar
     for session in (None, spark):
         with pytest.raises(IngestError, match=r"TL413.*two columns are named 'id'"):
             Log.write(tmp_path / "log", {Dated: tmp_path / "a.parquet"}, session)
+
+
+def test_json_that_is_not_utf8_is_a_bad_row(tmp_path: Path) -> None:
+    """Where it stands in the first rows, which are looked at beforehand, and in all others."""
+    file = tmp_path / "a.jsonl"
+    rows = [b'{"ts": %d, "id": %d, "shop": "a"}' % (n, n) for n in range(300)]
+    for place in (0, 1, 250):
+        rows[place] = rows[place].replace(b'"a"', b'"\xff"')
+    file.write_bytes(b"\n".join(rows) + b"\n")
+    log = Log.write(tmp_path / "log", {Pay: Source(file, unit="us")}, max_bad=0.1)
+    assert log.count == 297
+    bad = cli("log", log.path, "--bad", "5", "--json").out
+    byte = rows[0].index(b"\xff") + 1
+    assert f"byte {byte} is not UTF-8" in bad
+    done = cli("init", file, "--out", tmp_path / "made")
+    assert done.code == 0, done.err

@@ -10,8 +10,9 @@ import math
 import os
 import re
 import sys
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, redirect_stdout
+from typing import Any, TextIO
 
 from rich.console import Console
 from rich.text import Text
@@ -29,6 +30,26 @@ UNREAD = 141
 ANSWERING = frozenset({"bench", "check", "diff", "parity", "verify", "why-not"})
 
 
+_answers: list[TextIO] = []
+"""Where answers go, while `sys.stdout` is for what users' handlers print."""
+
+
+def answers() -> TextIO:
+    """The stream of answers."""
+    return _answers[-1] if _answers else sys.stdout
+
+
+@contextmanager
+def answers_alone() -> Iterator[None]:
+    """Nothing else goes to standard output: what a user's handler prints goes to standard error, so that JSON can be read."""
+    _answers.append(sys.stdout)
+    try:
+        with redirect_stdout(sys.stderr):
+            yield
+    finally:
+        _answers.pop()
+
+
 class _Console(Console):
     """Where the reader has gone, `main` ends quietly; rich would exit with 1."""
 
@@ -41,7 +62,7 @@ def console(stderr: bool = False) -> Console:
 
     Where the output is no terminal nothing is wrapped: lines are for grep.
     """
-    stream = sys.stderr if stderr else sys.stdout
+    stream = sys.stderr if stderr else answers()
     before_output(to=stream)
     width = None if stream.isatty() else int(os.environ.get("COLUMNS") or 200)
     return _Console(file=stream, markup=False, emoji=False, highlight=False, soft_wrap=False, width=width)
@@ -60,8 +81,8 @@ def line(*parts: str | tuple[str, str]) -> None:
 
 def print_json(value: object) -> None:
     """One JSON document on stdout. Infinite and missing numbers become texts, for JSON has none."""
-    before_output(to=sys.stdout)
-    sys.stdout.write(json.dumps(_plain(value), indent=2, ensure_ascii=True, allow_nan=False) + "\n")
+    before_output(to=answers())
+    answers().write(json.dumps(_plain(value), indent=2, ensure_ascii=True, allow_nan=False) + "\n")
 
 
 def _plain(value: object) -> Any:

@@ -7,14 +7,23 @@ import os
 import sys
 import traceback
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from functools import wraps
 from pathlib import Path
 from typing import Any
 
 import typer
 
-from timelapse.cli.console import ANSWERING, INTERRUPTED, TROUBLE, UNREAD, console, show_error
+from timelapse.cli.console import (
+    ANSWERING,
+    INTERRUPTED,
+    TROUBLE,
+    UNREAD,
+    answers,
+    answers_alone,
+    console,
+    show_error,
+)  # fmt: skip
 from timelapse.cli.interrupt import interrupted, watching_interrupts
 from timelapse.cli.quiet import before_output, watch
 from timelapse.env.leaving import leave
@@ -188,8 +197,13 @@ def run(args: Sequence[str]) -> int:
     if two in COMMANDS and " " in two:  # `state checkpoint`
         args, end = [*args[:at], two, *args[at + 2 :]], end - 1
     args = [a for a in args[:end] if a != "--debug"] + list(args[end:])
+    helps = not {"--help", "-h"}.isdisjoint(args[:end])
     watch()
-    with watching_interrupts(), _stopping_spark():
+    with (
+        watching_interrupts(),
+        _stopping_spark(),
+        answers_alone() if as_json and not helps else nullcontext(),
+    ):
         return _guarded(args, debug=debug, as_json=as_json)
 
 
@@ -218,7 +232,7 @@ def _guarded(args: Sequence[str], *, debug: bool, as_json: bool) -> int:
         code = make_app(args[0] if args else None, titles=listed)(
             args, prog_name="timelapse", standalone_mode=False
         )
-        sys.stdout.flush()
+        answers().flush()
         if code == INTERRUPTED:  # typer turns Ctrl-C into this exit code
             return _interrupted(CANCELLED)
         return code if isinstance(code, int) else 0
@@ -228,7 +242,7 @@ def _guarded(args: Sequence[str], *, debug: bool, as_json: bool) -> int:
         return _interrupted(CANCELLED)
     except BrokenPipeError:
         # Whoever read us has gone (`| head`): not an error. Python would complain at exit otherwise.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        os.dup2(os.open(os.devnull, os.O_WRONLY), answers().fileno())
         return UNREAD if args and args[0] in ANSWERING else 0
     except TimelapseError as error:
         if debug:

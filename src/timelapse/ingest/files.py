@@ -9,13 +9,14 @@ import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 from urllib.parse import unquote
 
 import msgspec
 import pyarrow as pa
 import pyarrow.fs as pafs
 
+from timelapse.decoding import decoded
 from timelapse.errors import IngestError, Place
 from timelapse.store.places import local_path, not_understood
 
@@ -391,6 +392,6 @@ _LINES = 100
 
 def _is_object(line: bytes) -> bool:
     try:
-        return isinstance(msgspec.json.decode(line), dict)
+        return isinstance(decoded(line, Any), dict)
     except (msgspec.DecodeError, RecursionError):
         return False

@@ -19,6 +19,7 @@ from typing import Any
 import msgspec
 import pyarrow as pa
 
+from timelapse.decoding import decoded
 from timelapse.errors import IngestError
 from timelapse.ingest import lines as text_lines
 from timelapse.ingest import table_files
@@ -256,7 +257,7 @@ def _json(file: SourceFile) -> dict[str, list[Any]]:
     rows = []
     for line in _lines(file):
         try:
-            row = msgspec.json.decode(line)
+            row = decoded(line, Any)
         except (msgspec.DecodeError, RecursionError):
             continue
         if isinstance(row, dict):

@@ -293,6 +293,9 @@ def _json_reader(plan: Plan) -> Callable[[bytes], Any]:
             if telling is not None and not _is_told(telling[0].decode(raw), telling[1]):
                 return OTHER
             return decode(raw)
+        except UnicodeDecodeError:
+            raw.decode()  # which byte of the line it is
+            raise
         except (msgspec.DecodeError, RecursionError) as error:
             raise Unfit(str(error)) from None
 
@@ -329,6 +332,9 @@ def _whole_json(plan: Plan) -> Callable[[bytes], dict[str, Any]]:
     def read(raw: bytes) -> dict[str, Any]:
         try:
             return decode(raw)
+        except UnicodeDecodeError:
+            raw.decode()
+            raise
         except (msgspec.DecodeError, RecursionError) as error:
             raise Unfit(str(error)) from None
 

@@ -14,6 +14,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from timelapse.decoding import decoded
 from timelapse.display import many
 from timelapse.errors import IngestError, Place, meant
 from timelapse.ingest import lines as text_lines
@@ -231,7 +232,7 @@ def _first_keys(files: Sequence[SourceFile]) -> set[str]:
         line = text_lines.header_line(file)
         if line.strip():
             try:
-                found = msgspec.json.decode(line)
+                found = decoded(line, Any)
             except (msgspec.DecodeError, RecursionError):
                 return set()  # it is a bad row
             return set(found) if isinstance(found, dict) else set()

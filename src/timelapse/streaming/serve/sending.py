@@ -13,6 +13,7 @@ from starlette.concurrency import run_in_threadpool
 from starlette.datastructures import QueryParams
 from starlette.websockets import WebSocket, WebSocketDisconnect
 
+from timelapse.decoding import decoded
 from timelapse.errors import TimelapseError
 from timelapse.streaming.serve.guard import Refused
 from timelapse.streaming.sources.push import Push
@@ -44,7 +45,7 @@ def rows_in(push: Push, body: bytes, kind: str) -> pa.Table:
         return table
     if kind == "application/json":
         try:
-            found = msgspec.json.decode(body)
+            found = decoded(body, Any)
         except (msgspec.DecodeError, RecursionError) as error:
             raise ValueError(f"the body is no JSON: {error}") from None
         rows = found if isinstance(found, list) else [found]
