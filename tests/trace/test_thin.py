@@ -396,6 +396,25 @@ def test_pairs_that_are_read_in_both_directions_are_looked_for_once(monkeypatch:
     assert looked == [1, 2, 2]
 
 
+def test_an_event_that_writes_several_states_is_asked_once_for_its_keys(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    rng = random.Random(4)
+    events = [Sent(a=rng.randrange(9), b=rng.randrange(9))._at(n * tl.SECOND, n) for n in range(200)]
+    past = Past(replay(Answered, MemoryLog(events, [Sent]), spark=False))
+    asked: list[tuple[str, int]] = []
+    keys = thin.Thinning._keys
+
+    def noting(self: thin.Thinning, key: Any, cls: Any, seqs: Seqs) -> Any:
+        asked.extend((key.text, seq) for seq in seqs.tolist())
+        return keys(self, key, cls, seqs)
+
+    monkeypatch.setattr(thin.Thinning, "_keys", noting)
+    monkeypatch.setattr(thin, "_SHARE", 1)
+    thin.Thinning(past, 0, 200).seqs([("answers", 4)], (), ())
+    assert len(asked) == len(set(asked)) > 0
+
+
 def test_a_question_that_reaches_a_little_further_reads_no_columns_again() -> None:
     """What is stored together is read whole."""
     past = Past(replay(Antispam, MemoryLog(messages(300), [Message, Friendship]), spark=False))

@@ -69,6 +69,7 @@ class Columns:
         self._parts: list[Chunk] = []
         self._read, self._asked = 0, False
         self._held: list[tuple[Sought, int, int, Seqs]] = []
+        self._combined: tuple[tuple[str, frozenset[str]], Seqs, pa.Table] | None = None
         segments = reader.segments if isinstance(reader, LogReader) else ()
         self._bases = np.asarray([s.base for s in segments], np.int64)
         self._starts = [s.base + start for s in segments for start in s.starts[::_PIECE]]
@@ -124,7 +125,7 @@ class Columns:
 
         found = copy(self)
         found._parts = self._in_pieces(read, ((int(g[0]), int(g[-1]) + 1) for g in self._near(seqs)))
-        found._held = []
+        found._held, found._combined = [], None
         found.fields = {name: tuple(own) for name, own in fields.items()}
         return found
 
@@ -293,25 +294,35 @@ class Columns:
         if not fields:
             return seqs[:1]
         try:
-            alone = self._grouped(name, seqs, fields).aggregate([("seq", "min")])
+            alone = self._combinations(name, seqs, fields)
         except pa.ArrowNotImplementedError:  # lists, which are not compared
             return seqs
         return np.sort(alone.column("seq_min").to_numpy())
 
     def values(self, name: str, seqs: Seqs, fields: Sequence[str]) -> list[list[Any]]:
         """Each combination of values in some fields of these events of a type once: by field."""
-        alone = self._grouped(name, seqs, fields).aggregate([])
+        alone = self._combinations(name, seqs, fields)
         return [alone.column(field).to_pylist() for field in fields]
 
     def column(self, name: str, seqs: Seqs, field: str) -> list[Any]:
         """What these events of a type (ascending) have in a field."""
         return [v for t in self._tables if name in t for v in picked(t[name], seqs).column(field).to_pylist()]
 
-    def _grouped(self, name: str, seqs: Seqs, fields: Sequence[str]) -> pa.TableGroupBy:
-        # Of these columns only: what the dictionaries of all blocks have in common takes longer to find than the rest of this.
-        wanted = list(dict.fromkeys(["seq", *fields]))
-        own = [picked(t[name].select(wanted), seqs) for t in self._tables if name in t]
-        return pa.concat_tables(own).unify_dictionaries().group_by(list(fields))
+    def _combinations(self, name: str, seqs: Seqs, fields: Iterable[str]) -> pa.Table:
+        """Each combination of values in some fields of these events of a type once, with the first event of it. The last ones are kept: the
+        same fields are asked for again in another order."""
+        asked = name, frozenset(fields)
+        if (
+            self._combined is None
+            or self._combined[0] != asked
+            or not np.array_equal(self._combined[1], seqs)
+        ):
+            # Of these columns only: what the dictionaries of all blocks have in common takes longer to find than the rest of this.
+            wanted = ["seq", *sorted(asked[1])]
+            own = [picked(t[name].select(wanted), seqs) for t in self._tables if name in t]
+            groups = pa.concat_tables(own).unify_dictionaries().group_by(wanted[1:])
+            self._combined = asked, seqs, groups.aggregate([("seq", "min")])
+        return self._combined[2]
 
     def events(self, cls: type[Event], seqs: Seqs, fields: Sequence[str]) -> Iterator[Event]:
         """These events with these fields, in order: from memory where the fields are, else from the log."""

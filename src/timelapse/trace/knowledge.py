@@ -49,6 +49,8 @@ class Key(NamedTuple):
     spec: StateSpec
     function: types.FunctionType
     fields: frozenset[str]
+    text: str = ""
+    """Its expression: of a state and a type of events there is one of each."""
     plain: tuple[str, ...] | None = None
     """The fields that the stored key's parts are, or those of all under a declared key; None where it is made otherwise."""
 
@@ -237,6 +239,7 @@ class Knowledge:
                         n.attr for n in ast.walk(access.key)
                         if isinstance(n, ast.Attribute) and isinstance(n.value, ast.Name) and n.value.id == "e"
                     ),
+                    access.text,
                     _plain(access, self.spec.states[access.state]),
                 )  # fmt: skip
                 found.setdefault(access.event, {})[access.state, access.text] = key

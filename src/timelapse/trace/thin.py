@@ -58,6 +58,8 @@ class Thinning:
         """What is to be looked for: keys; None: all of them."""
         self._found: dict[tuple[str, str], Seqs] = {}
         """The events that may write what matters of a state, by its name and their type."""
+        self._given: dict[tuple[str, type[Event], str], Seqs] = {}
+        """The events of which the keys that they give are known, by the state, their type, and the key's expression."""
 
     def seqs(self, places: Iterable[Place], events: Iterable[Event], refused: Collection[int]) -> Seqs:
         """The events that matter to these places, and to all that handlers do at these events; with these events."""
@@ -169,7 +171,16 @@ class Thinning:
             self._ask(other, None)
         for asked in part.asks.get(cls, ()):
             if asked.spec.name not in self.whole:
-                self._ask(asked.spec.name, self._keys(asked, cls, seqs))
+                self._ask(asked.spec.name, self._fresh_keys(asked, cls, seqs))
+
+    def _fresh_keys(self, asked: Key, cls: type[Event], seqs: Seqs) -> set[Any] | None:
+        """The keys that these events give, but for those that were asked about before: as a rule they write several states, and are met once
+        for each. None: too many."""
+        name = asked.spec.name, cls, asked.text
+        known = self._given.get(name, NONE)
+        fresh = seqs[~contained(seqs, known)]
+        self._given[name] = merged([known, fresh])
+        return self._keys(asked, cls, fresh) if len(fresh) else set()
 
     def _keys(self, asked: Key, cls: type[Event], seqs: Seqs) -> set[Any] | None:
         """The keys that these events give; None: too many."""
