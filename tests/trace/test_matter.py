@@ -71,13 +71,13 @@ def test_columns_are_read_in_pieces(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     reader = Log.from_events(tmp_path / "log", events, [Seen], block=8).reader
     for lo, hi in ((0, 100), (5, 77), (16, 32), (20, 22), (99, 100)):
         found = Columns(reader, lo, hi, {"Seen": ["a"]})
-        found.add({"Seen": ["c"]})
+        found.add({"Seen": ["c", "ts"]})
         fields = {"Seen": ["a", "c"]}
         assert [*found.chunks(lo, hi, fields)] == [*reader.chunks(lo, hi, fields)]
         for step in (1, 3):
             seqs = np.arange(lo, hi, step)
             fields = {"Seen": ["b", "c"]}
-            apart = found.apart(seqs, fields)
+            apart = found.apart(seqs, {"Seen": ["ts", "b", "c"]})
             assert apart.covers(lo, hi, fields)
             assert [*apart.chunks(lo, int(seqs[-1]) + 1, fields)] == [
                 picked_of(chunk, seqs) for chunk in reader.chunks(lo, int(seqs[-1]) + 1, fields)

@@ -329,6 +329,8 @@ def test_columns_in_memory_are_what_the_log_gives(tmp_path: Path) -> None:
     columns = Columns(log.reader, 20, 480, {"Told": {"who"}})
     columns.add({"Named": {"text"}, "Told": {"who"}})
     columns.add({"Told": {"text", "ts"}})
+    assert not columns.covers(20, 480, {"Named": ["text"]})  # of these the times were not asked for
+    columns.add({"Named": {"ts"}})
     wanted = {"Told": ["who", "text"], "Named": ["text"]}
     for lo, hi in ((20, 480), (100, 101), (99, 300)):
         mine = [c for c in columns.chunks(lo, hi, wanted) if c.tables]
@@ -337,6 +339,8 @@ def test_columns_in_memory_are_what_the_log_gives(tmp_path: Path) -> None:
     few = Columns(log.reader, 0, 500, {"Told": {"who"}})
     assert few.light(wanted) == {"Told": ["who"], "Named": ["text"]}
     few.add(few.light(wanted))
+    few.add({"Told": ["ts"], "Named": ["ts"]})
+    assert few.covers(0, 500, few.light(wanted))
     seqs = np.asarray([3, 7, 8, 9, 250, 499], np.int64)
     for kinds, fields in ((("Told", "Named"), {"Told": ["who"], "Named": ["text"]}), (("Told",), wanted)):
         rest = thin.Thinned(log.reader, seqs, few, frozenset(kinds), {}, (), {})

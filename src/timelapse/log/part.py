@@ -64,8 +64,8 @@ class PartReader(InRows):
         return self.base.chunks(max(lo, self.lo), min(hi, self.hi), columns)
 
 
-def reading(reader: EventReader, **how: bool) -> EventReader:
-    """The reader with another `encoded` or `beside`; other readers than those of stored logs are as they were."""
+def reading(reader: EventReader, **how: bool | frozenset[str]) -> EventReader:
+    """The reader with another `encoded`, `beside` or `spared`; other readers than those of stored logs are as they were."""
     if isinstance(reader, LogReader):
         return replace(reader, **how)  # type: ignore[arg-type]
     if isinstance(reader, OnlyReader):

@@ -140,6 +140,8 @@ class LogReader(InRows):
     """Whether chunks also have what is kept beside the events (log/beside.py)."""
     period: Period | None = None
     """The period of time in which each segment lies, where they are cut by time."""
+    spared: frozenset[str] = frozenset()
+    """Of `seq` and `ts` those that chunks need not have: all rows of a block are the same ones each time."""
 
     @classmethod
     def of(cls, root: Path, manifest: Manifest, excluded: tuple[int, ...] = ()) -> LogReader:
@@ -264,16 +266,20 @@ class LogReader(InRows):
         for segment in self.segments[bisect_right(self._bases, lo) - 1 :]:
             if segment.base >= hi:
                 return
-            with _Files(self.root, segment, self.types, encodings, beside=self.beside) as files:
+            with _Files(
+                self.root, segment, self.types, encodings, beside=self.beside, times="ts" not in self.spared
+            ) as files:
                 entries = [f for f in segment.files if f.type in wanted]
                 ends = [*segment.starts[1:], segment.count]
                 for block, (start, end) in enumerate(zip(segment.starts, ends, strict=True)):
                     first, last = max(lo, segment.base + start), min(hi, segment.base + end)
                     if first >= last:
                         continue
+                    whole = last - first == end - start and not self.excluded
+                    indexed = not whole or "seq" not in self.spared
                     tables = {}
-                    for number, table in files.blocks(entries, block, wanted):
-                        part = kept(cut_rows(table, first, last), excluded, first, last)
+                    for number, table in files.blocks(entries, block, wanted, indexed=indexed):
+                        part = kept(cut_rows(table, first, last), excluded, first, last) if indexed else table
                         if part.num_rows:
                             tables[self.types[number].name] = part
                     yield Chunk(first, last, tables)
@@ -311,6 +317,7 @@ class _Encodings:
         return pa.chunked_array([c.dictionary_decode() for c in column.chunks]).cast(field.type)
 
 
+_SEQ, _TS = (pa.field(name, pa.int64(), nullable=False) for name in ("seq", "ts"))
 REPEATED = 2
 """How often a value stands in a block on average for its column to stay a dictionary."""
 _TELLING = 1000
@@ -327,8 +334,9 @@ class _Files:
         encodings: _Encodings | None = None,
         *,
         beside: bool = False,
+        times: bool = True,
     ) -> None:
-        self._beside = beside
+        self._beside, self._first = beside, ("ts",) if times else ()
         self._root, self._segment, self._types, self._encodings = root, segment, types, encodings
         self._open: dict[int, pq.ParquetFile] = {}
 
@@ -340,15 +348,20 @@ class _Files:
             file.close()
 
     def blocks(
-        self, entries: Sequence[FileEntry], block: int, names: Mapping[int, Sequence[str]]
-    ) -> Iterator[tuple[int, pa.Table]]:
-        """The types' parts of a block, in the order of `entries`: `seq`, `ts` and the named fields.
+        self, entries: Sequence[FileEntry], block: int, names: Mapping[int, Sequence[str]], *, indexed: bool = True
+    ) -> Iterator[tuple[int, pa.Table]]:  # fmt: skip
+        """The types' parts of a block, in the order of `entries`: `seq` (only if `indexed`), `ts` and the named fields.
 
         Where these are all its events, the type that has most of them stands wherever the others do not:
         its index column is not read.
         """
         present = [entry for entry in entries if entry.rows[block]]
         start, end = self._range(block)
+        if not indexed:
+            for entry in present:
+                if self._first or names[entry.type]:
+                    yield entry.type, self.block(entry, block, names[entry.type], indexed=False)
+            return
         if sum(entry.rows[block] for entry in present) != end - start:
             for entry in present:
                 yield entry.type, self.block(entry, block, names[entry.type])
@@ -379,9 +392,9 @@ class _Files:
         return folder / entry.name
 
     def block(
-        self, entry: FileEntry, block: int, names: Sequence[str], seq: npt.NDArray[np.int64] | None = None
-    ) -> pa.Table:
-        """One type's part of a block, which has some: `seq` (if it is not given), `ts` and the named fields."""
+        self, entry: FileEntry, block: int, names: Sequence[str], seq: npt.NDArray[np.int64] | None = None, *, indexed: bool = True
+    ) -> pa.Table:  # fmt: skip
+        """One type's part of a block, which has some: `seq` (read if it is not given, and only if `indexed`), `ts` and the named fields."""
         path = self._path(entry)
         group = sum(1 for n in entry.rows[:block] if n)
         try:
@@ -394,17 +407,17 @@ class _Files:
                     read_dictionary=text,
                     metadata=footer(path, entry),
                 )
-            stored = ["ts", *names, *(entry.beside if self._beside else ())]
-            table = self._open[entry.type].read_row_group(
-                group, columns=stored if seq is not None else ["_i", *stored], use_threads=False
-            )
+            stored = [*self._first, *names, *(entry.beside if self._beside else ())]
+            if indexed and seq is None:
+                stored = ["_i", *stored]
+            table = self._open[entry.type].read_row_group(group, columns=stored, use_threads=False)
         except (OSError, pa.ArrowInvalid) as error:
             raise unreadable(path, error) from error
         if table.num_rows != entry.rows[block]:
             raise unreadable(path, f"row group {group} has {table.num_rows} rows, not {entry.rows[block]}")
-        if seq is None:
+        if indexed and seq is None:
             seq = table["_i"].to_numpy() + self._segment.base
-        elif len(seq) != table.num_rows:
+        elif seq is not None and len(seq) != table.num_rows:
             raise unreadable(path, "an index occurs twice in a block")
         own = [self._types[entry.type].schema.field(name) for name in names]
         columns = [table[name] for name in names]
@@ -413,13 +426,15 @@ class _Files:
                 self._encodings.judge(entry.type, f, c) if pa.types.is_dictionary(c.type) else c
                 for f, c in zip(own, columns, strict=True)
             ]
-        fields = [pa.field("seq", pa.int64(), nullable=False), pa.field("ts", pa.int64(), nullable=False)]
+        places = [] if seq is None else [pa.array(seq)]
+        fields = [_SEQ] * len(places) + [_TS] * len(self._first)
         fields += [f.with_type(c.type) for f, c in zip(own, columns, strict=True)]
         if self._beside:
             there = {name: table[name] for name in entry.beside}
             columns += columns_beside(there, BESIDE.names, table.num_rows)
             fields += list(BESIDE)
-        return pa.table([pa.array(seq), table["ts"], *columns], schema=pa.schema(fields))
+        times = [table[name] for name in self._first]
+        return pa.table([*places, *times, *columns], schema=pa.schema(fields))
 
 
 def type_named(types: Sequence[EventType], name: str, where: str) -> EventType:

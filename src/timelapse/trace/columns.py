@@ -61,7 +61,7 @@ class Pattern:
 
 
 class Columns:
-    """Events lo <= seq < hi; `fields` by event type. `ts` stands for the time."""
+    """Events lo <= seq < hi; `fields` by event type. `ts` stands for the time, and is there where it is asked for."""
 
     def __init__(self, reader: EventReader, lo: int, hi: int, fields: Mapping[str, Collection[str]]) -> None:
         self._reader, self._lo, self._hi = reader, lo, hi
@@ -80,16 +80,23 @@ class Columns:
         fresh = self._missing(fields)
         if not fresh and self._parts:
             return
-        found = self._in_pieces(lambda lo, hi: self._chunks(lo, hi, fresh), [(self._lo, self._hi)])
+        spared = self._spared(fresh)
+        found = self._in_pieces(lambda lo, hi: self._chunks(lo, hi, fresh, spared), [(self._lo, self._hi)])
         self._parts = (
             [_joined(*both) for both in zip(self._parts, found, strict=True)] if self._parts else found
         )
         self.fields |= {name: (*self.fields.get(name, ()), *own) for name, own in fresh.items()}
 
+    def _spared(self, fresh: Mapping[str, Collection[str]]) -> frozenset[str]:
+        """Of `seq` and `ts` what need not be read with these fields: reading them takes as long as two fields do."""
+        times = any("ts" in own for own in fresh.values())
+        there = fresh.keys() <= self.fields.keys()
+        return frozenset(({"seq"} if there else set()) | (set() if times else {"ts"}))
+
     def _missing(self, fields: Mapping[str, Collection[str]]) -> dict[str, tuple[str, ...]]:
         """What of these is not in memory."""
         fresh = {
-            name: tuple(f for f in own if f not in ("ts", "seq", *self.fields.get(name, ())))
+            name: tuple(f for f in dict.fromkeys(own) if f not in ("seq", *self.fields.get(name, ())))
             for name, own in fields.items()
         }
         return {name: own for name, own in fresh.items() if own or name not in self.fields}
@@ -112,16 +119,19 @@ class Columns:
     def apart(self, seqs: Seqs, fields: Mapping[str, Collection[str]]) -> Columns:
         """The columns of some of the events (ascending) alone, with these fields. What is in memory is not read."""
         missing = self._missing(fields)
-        there = {n: [f for f in own if f in self.fields[n]] for n, own in fields.items() if n in self.fields}
+        spared = self._spared(missing)
+        there = {
+            n: ["seq", *(f for f in own if f in self.fields[n])]
+            for n, own in fields.items()
+            if n in self.fields
+        }
 
         def read(lo: int, hi: int) -> Iterator[Chunk]:
-            for chunk in self._chunks(lo, hi, missing):
-                tables: dict[str, list[pa.Table]] = {}
-                for part in self.chunks(chunk.seq_lo, chunk.seq_hi, there):
-                    for name, table in picked_of(part, seqs).tables.items():
-                        tables.setdefault(name, []).append(table)
-                own = {name: pa.concat_tables(parts) for name, parts in tables.items()}
-                yield _joined(chunk._replace(tables=own), picked_of(chunk, seqs))
+            for chunk in self._chunks(lo, hi, missing, spared):
+                own = [c.tables for c in self._cut(chunk.seq_lo, chunk.seq_hi, there)]
+                names = dict.fromkeys(name for tables in own for name in tables)
+                mine = {n: pa.concat_tables([tables[n] for tables in own if n in tables]) for n in names}
+                yield picked_of(_joined(chunk._replace(tables=mine), chunk), seqs)
 
         found = copy(self)
         found._parts = self._in_pieces(read, ((int(g[0]), int(g[-1]) + 1) for g in self._near(seqs)))
@@ -140,10 +150,12 @@ class Columns:
         return found
 
     def chunks(self, lo: int, hi: int, fields: Mapping[str, Collection[str]]) -> Iterator[Chunk]:
-        """The events lo <= seq < hi with these fields, as a log gives them."""
-        names = {
-            name: ["seq", "ts", *(f for f in own if f not in ("ts", "seq"))] for name, own in fields.items()
-        }
+        """The events lo <= seq < hi with these fields, as a log gives them, of which the times are there."""
+        own = {n: ["seq", "ts", *(f for f in own if f not in ("ts", "seq"))] for n, own in fields.items()}
+        return self._cut(lo, hi, own)
+
+    def _cut(self, lo: int, hi: int, names: Mapping[str, list[str]]) -> Iterator[Chunk]:
+        """The events lo <= seq < hi with these columns."""
         for chunk in self._parts:
             first, last = max(lo, chunk.seq_lo), min(hi, chunk.seq_hi)
             if first < last:
@@ -181,18 +193,21 @@ class Columns:
     def _tables(self) -> Iterator[dict[str, pa.Table]]:
         return (chunk.tables for chunk in self._parts)
 
-    def _chunks(self, lo: int, hi: int, fields: Mapping[str, Sequence[str]]) -> Iterator[Chunk]:
-        return reading(self._reader, encoded=True).chunks(lo, hi, fields)
+    def _chunks(
+        self, lo: int, hi: int, fields: Mapping[str, Sequence[str]], spared: frozenset[str] = frozenset()
+    ) -> Iterator[Chunk]:
+        own = {name: [f for f in own if f != "ts"] for name, own in fields.items()}
+        return reading(self._reader, encoded=True, spared=spared).chunks(lo, hi, own)
 
     def within(self, lo: int, hi: int) -> bool:
         """Whether all events of a stretch are among them."""
         return self._lo <= lo and hi <= self._hi
 
     def covers(self, lo: int, hi: int, fields: Mapping[str, Collection[str]]) -> bool:
-        """Whether these are among them."""
+        """Whether these are among them, and the events' times."""
         return self.within(lo, hi) and all(
-            name in self.fields and set(own) - {"ts", "seq"} <= set(self.fields[name]) for name, own in fields.items()
-        )  # fmt: skip
+            {*own, "ts"} - {"seq"} <= set(self.fields.get(name, ())) for name, own in fields.items()
+        )
 
     def told(
         self, pattern: Pattern, keys: Sequence[tuple[Any, ...]], kinds: Sequence[str], lo: int, hi: int, most: int, *, spare: float = 0.2
@@ -306,7 +321,8 @@ class Columns:
 
     def column(self, name: str, seqs: Seqs, field: str) -> list[Any]:
         """What these events of a type (ascending) have in a field."""
-        return [v for t in self._tables if name in t for v in picked(t[name], seqs).column(field).to_pylist()]
+        own = (picked(t[name].select(["seq", field]), seqs) for t in self._tables if name in t)
+        return [value for table in own for value in table.column(field).to_pylist()]
 
     def _combinations(self, name: str, seqs: Seqs, fields: Iterable[str]) -> pa.Table:
         """Each combination of values in some fields of these events of a type once, with the first event of it. The last ones are kept: the
@@ -325,17 +341,19 @@ class Columns:
         return self._combined[2]
 
     def events(self, cls: type[Event], seqs: Seqs, fields: Sequence[str]) -> Iterator[Event]:
-        """These events with these fields, in order: from memory where the fields are, else from the log."""
+        """These events with these fields, in order: from memory where the fields are, else from the log. Their times are not told without `ts`
+        among the fields."""
         name = cls.__name__
-        groups = self._near(seqs)
+        groups, own = self._near(seqs), [f for f in fields if f != "ts"]
         cost = self._cost(groups)
-        much = self.spent_with(name, seqs, fields) > _MUCH and cost > _PART * (self._hi - self._lo)
-        if much and self.light({name: fields})[name] == list(fields):
+        there, many = self._has(name, own), cost > _PART * (self._hi - self._lo)
+        much = many and (there or self.spent_with(name, seqs, own) > _MUCH)
+        if much and not self._has(name, fields) and self.light({name: own})[name] == own:
             self.add({name: fields})
         if self._has(name, fields):
             yield from _rows(cls, seqs, fields, (t[name] for t in self._tables if name in t))
             return
-        self._read += cost
+        self._read += 0 if there else cost
 
         def read(group: Seqs) -> list[pa.Table]:
             chunks = self._chunks(int(group[0]), int(group[-1]) + 1, {name: list(fields)})
@@ -350,8 +368,9 @@ def _joined(one: Chunk, other: Chunk) -> Chunk:
     tables = dict(one.tables)
     for name, table in other.tables.items():
         if name in tables:
-            for field in table.column_names[2:]:
-                tables[name] = tables[name].append_column(table.schema.field(field), table.column(field))
+            for field in table.column_names:
+                if field not in tables[name].column_names:
+                    tables[name] = tables[name].append_column(table.schema.field(field), table.column(field))
         else:
             tables[name] = table
     return Chunk(one.seq_lo, one.seq_hi, tables)
@@ -370,8 +389,10 @@ def _is_light(kind: pa.DataType) -> bool:
 def _rows(cls: type[Event], seqs: Seqs, fields: Sequence[str], tables: Iterable[pa.Table]) -> Iterator[Event]:
     make = row_maker(cls, list(fields))
     for table in tables:
-        own = picked(table, seqs)
+        own = picked(table.select(["seq", *fields]), seqs)
         if own.num_rows:
+            if "ts" not in fields:
+                own = own.append_column("ts", pa.array(np.zeros(own.num_rows, np.int64)))
             yield from make(own)
 
 

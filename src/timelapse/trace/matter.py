@@ -195,7 +195,7 @@ class Matter:
             at, fields = np.asarray(own, np.int64), sorted(names)
             if self._columns.spent_with(cls.__name__, at, fields) > self._often and not self._patient:
                 raise Unfocused("what matters lies far apart")
-            for event in self._columns.events(cls, at, fields):
+            for event in self._columns.events(cls, at, ["ts", *fields]):
                 self._rows[event.seq] = event, names
         for seq in seqs:
             yield seq, self._rows[seq][0], parts[seq]

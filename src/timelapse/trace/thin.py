@@ -99,7 +99,7 @@ class Thinning:
         assert self._columns is not None
         types = {kind for _, kind in self._found} | {type(event).__name__ for event in events}
         fields = {n: own for n, own in wanted.items() if n in types and own is not None and self._logs(n)}
-        light = self._columns.light(fields)
+        light = {name: ["ts", *own] for name, own in self._columns.light(fields).items()}
         writers = {
             name: merged(own for (state, _), own in self._found.items() if state == name)
             for name in self.places.keys() | self.whole
@@ -107,7 +107,7 @@ class Thinning:
         found = Thinned(
             self._past.reader, seqs, self._columns, frozenset(types), self.places, self.whole, writers
         )
-        whole = all(set(own) <= {"ts", "seq", *light[name]} for name, own in fields.items())
+        whole = all(set(own) <= {"seq", *light[name]} for name, own in fields.items())
         if whole and self._columns.once(light):
             return replace(found, kept=self._columns.apart(seqs, light))
         self._columns.add(light)
@@ -192,7 +192,7 @@ class Thinning:
         alone = self._columns.distinct(cls.__name__, seqs, fields)
         if len(alone) > _KEYS:
             return None
-        given = self._columns.events(cls, alone, [f for f in fields if f not in ("ts", "seq")])
+        given = self._columns.events(cls, alone, [f for f in fields if f != "seq"])
         try:
             return {self._known.place(asked, event) for event in given}
         except Exception as error:  # in an expression that is not reached, perhaps
@@ -217,6 +217,11 @@ class Thinned(SameEvents):
     @property
     def types(self) -> tuple[EventType, ...]:
         return self.base.types
+
+    @property
+    def known(self) -> dict[str, int]:
+        """How many keys of each state matter, where that is known: most of them get a row."""
+        return {name: len(own) for name, own in self.places.items() if name not in self.whole}
 
     def covers(self, places: Iterable[Place]) -> bool:
         """Whether all that matters to these is left."""
