@@ -382,6 +382,8 @@ class Past:
         )  # fmt: skip
         if thin is None:
             kernel.expect(self.rows(min(hi, lo + _SOON) if soon else hi), soon=soon)
+        else:
+            kernel.expect(thin.known)
         walk = Walk(kernel, source)
         if not walk.compiled:
             self.slow += hi - lo if thin is None else len(thin.seqs)

@@ -192,8 +192,7 @@ class WholePast(FromBeginning):
         _, native = kernel.parts
         if native is None or (work is self._work and not native.unit.steps):
             raise Uncompiled(self._why_python(work, kernel.why_python))
-        if thin is None:
-            native.expect(self.rows(hi))
+        native.expect(self.rows(hi) if thin is None else thin.known)
         classes = {c.__name__: c for c in heard(self.spec, self.reader.types) if c.__name__ in work.columns}
         reader = self.reader if thin is None else thin
         return NativeWalk(native), Source(
