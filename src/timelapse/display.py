@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from datetime import UTC, datetime
+from decimal import Decimal
 
 from timelapse.ids import DAY, HOUR, MINUTE, SECOND
 
@@ -25,6 +26,15 @@ def one_line(text: object, limit: int = 200) -> str:
     whole = str(text)
     flat = clean(whole[: limit + 1].replace("\n", "\\n").replace("\t", "\\t"))
     return flat if len(flat) <= limit and len(whole) <= limit else flat[: limit - 1] + "…"
+
+
+def written(value: object) -> str:
+    """A value as Python writes it, amounts as numbers, also those in tuples: `('a', 1.50)`."""
+    if isinstance(value, Decimal):
+        return str(value)
+    if type(value) is tuple:
+        return f"({', '.join(map(written, value))}{',' if len(value) == 1 else ''})"
+    return repr(value)
 
 
 def moment(ts: int) -> str:

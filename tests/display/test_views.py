@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import io
 import xml.etree.ElementTree as ET
+from decimal import Decimal
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 import pytest
@@ -13,9 +14,12 @@ from rich.console import Console
 
 import timelapse as tl
 from tests.reporting.programs import Guard, events
+from timelapse import trace
 from timelapse.charts import timeline
 from timelapse.charts.timeline import nice, short
+from timelapse.compare.sweeps import describe
 from timelapse.errors import RunError, UsageError
+from timelapse.run.parameters import shown_text, text_of
 
 
 @pytest.fixture(scope="module")
@@ -169,3 +173,36 @@ def test_progress_in_a_notebook(monkeypatch: pytest.MonkeyPatch) -> None:
     assert not [html for html in shell.shown if "<script" in html or "<b>" in html]
     assert type(notebook.default_progress()).__name__ == "Silent"
     assert not notebook.in_notebook()
+
+
+Money = Annotated[Decimal, tl.scale(2)]
+
+
+class Bought(tl.Event):
+    buyer: int
+    price: Money
+
+
+class Dear(tl.Program):
+    """The last dear thing that a buyer bought, with its event."""
+
+    least: Decimal = Decimal("10.00")
+    last: tl.Value[int, tuple[Money, int] | None]
+
+    @tl.on(Bought)
+    def buy(self, e: Bought) -> None:
+        if e.price >= self.least:
+            self.last[e.buyer] = (e.price, e.seq)
+
+
+def test_amounts_are_shown_as_numbers(tmp_path: Path) -> None:
+    bought = [Bought(buyer=1, price=Decimal(n))._at(n, n) for n in range(20)]
+    log = tl.Log.from_events(tmp_path / "log", bought, [Bought])
+    run = tl.replay(Dear(least=Decimal("12.50")), log, spark=False)
+    (point,) = tl.sweep(Dear, log, {"least": [Decimal("12.50")]}, spark=False).points
+    assert describe(point.values) == "least=12.50"
+    assert "least=12.50" in run._repr_html_()
+    assert "(19.00, 19)" in trace.history(run, "last", 1).text
+    assert [shown_text(text_of(v)) for v in (Decimal("0.1"), (Decimal(1), "a"), "Decimal(", 0.5)] == [
+        "0.1", "(1, 'a')", "'Decimal('", "0.5",
+    ]  # fmt: skip

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from timelapse.cli.console import clean, console, line, one_line, print_json
 from timelapse.cli.view import date, moment, share, sparkline
 from timelapse.compare.score import notes_of
-from timelapse.display import many, percent
+from timelapse.display import many, percent, written
 from timelapse.progress import Progress, Silent
 from timelapse.progress.patience import looking
 
@@ -57,7 +57,7 @@ class View:
         """`holding`: the conditions of --fail-if that hold; None where there are none."""
         found = self.diff
         for side, name, run in (("A", self.names[0], found.a), ("B", self.names[1], found.b)):
-            changed = ", ".join(f"{n}={v!r}" for n, v in self._own_params(run).items())
+            changed = ", ".join(f"{n}={written(v)}" for n, v in self._own_params(run).items())
             line((f"{side} ", "bold"), one_line(name), (f"   {changed}" if changed else "", "cyan"),
                  (f"   {run.program}, {run.seconds:.1f} s{_shared(run)}, digest {run.digest[:12]}", "dim"))  # fmt: skip
         if self.what is not None:

@@ -63,6 +63,7 @@ def runs(as_json: Json = False) -> None:
     from timelapse.cli.view import took
     from timelapse.errors import RunError
     from timelapse.run.manifest import read_manifest
+    from timelapse.run.parameters import shown_text
 
     found = []
     for number, path in sorted(numbered().items()):
@@ -89,7 +90,7 @@ def runs(as_json: Json = False) -> None:
     width = max((len(path.name) for _, path, _ in found), default=0)
     for number, path, run in found:
         outputs = "  ".join(f"{r.rows:,} {r.name}" for r in run.records) or "no outputs"
-        params = ", ".join(f"{name}={text}" for name, text in run.params.items())
+        params = ", ".join(f"{name}={shown_text(text)}" for name, text in run.params.items())
         line(
             (f"@{number:<4}", "bold"), f" {path.name:<{width}}  ", (run.started[:16].replace("T", " "), "dim"),
             f"  {many(run.events, 'event', 'events')} in {took(run.seconds)}  {outputs}  ",

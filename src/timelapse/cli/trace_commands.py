@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from decimal import Decimal
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -10,6 +9,7 @@ import typer
 
 from timelapse.cli.options import Json, examples
 from timelapse.cli.writes import file_of
+from timelapse.display import written
 
 if TYPE_CHECKING:
     from timelapse.cli.progress_view import LateProgress
@@ -289,7 +289,7 @@ def _table(
 def _cell(value: Any) -> str:
     if isinstance(value, dict):
         return f"({', '.join(_cell(v) for v in value.values())})"
-    return value if isinstance(value, str) else str(value) if isinstance(value, Decimal) else repr(value)
+    return value if isinstance(value, str) else written(value)
 
 
 def _history(

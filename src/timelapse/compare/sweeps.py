@@ -23,6 +23,7 @@ from timelapse.compare.before import check_asked
 from timelapse.compare.differences import Diff, single
 from timelapse.compare.labels import Labels
 from timelapse.compare.score import Judgement, judge
+from timelapse.display import written
 from timelapse.errors import Place, RunError, UsageError, meant
 from timelapse.kernels.choose import repeated
 from timelapse.log import Log
@@ -233,7 +234,7 @@ def _rank(value: Any) -> tuple[bool, float, str]:
 
 def describe(values: Mapping[str, Any]) -> str:
     """`ratio=2.0 share=0.1`."""
-    return " ".join(f"{n}={v!r}" for n, v in values.items())
+    return " ".join(f"{n}={written(v)}" for n, v in values.items())
 
 
 def _counts(run: Run) -> str:

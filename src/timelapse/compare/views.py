@@ -11,6 +11,7 @@ import pyarrow as pa
 from timelapse.cards import Card, Table
 from timelapse.charts import Timeline, timeline
 from timelapse.display import many
+from timelapse.run.parameters import shown_text
 
 if TYPE_CHECKING:
     from timelapse.compare.differences import Diff
@@ -89,5 +90,5 @@ def _cell(value: object) -> str:
 
 def _side(run: Run, other: Run) -> str:
     theirs = other.manifest.params
-    own = ", ".join(f"{n}={t}" for n, t in run.manifest.params.items() if theirs.get(n) != t)
+    own = ", ".join(f"{n}={shown_text(t)}" for n, t in run.manifest.params.items() if theirs.get(n) != t)
     return f"{run.program}{f' with {own}' if own else ''}, digest {run.digest[:12]}"

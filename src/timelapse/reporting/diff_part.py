@@ -19,6 +19,7 @@ from timelapse.errors import UsageError, meant
 from timelapse.reporting.fields import Keys, Spread, countable, field_part, measured
 from timelapse.reporting.redact import HIDDEN, PLACE, Redaction, shown
 from timelapse.reporting.tables import TOP, nearly_alike
+from timelapse.run.parameters import shown_text
 
 if TYPE_CHECKING:
     from timelapse.compare.records import At
@@ -164,7 +165,7 @@ def _side(letter: str, run: Run, other: Run, redaction: Redaction, names: tuple[
     given = None if names is None else names["AB".index(letter)]
     return Side(
         letter, one_line(given or (run.path.name if run.path else run.program)),
-        tuple((n, HIDDEN if redaction.hides_param(n) else shown(t)) for n, t in changed.items()),
+        tuple((n, HIDDEN if redaction.hides_param(n) else shown(shown_text(t))) for n, t in changed.items()),
         run.digest, took(run.seconds), sum(run.counts.values()), run.rejected_count,
         run.quarantined_count,
     )  # fmt: skip

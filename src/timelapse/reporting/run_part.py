@@ -17,6 +17,7 @@ from timelapse.reporting.redact import HIDDEN, Redaction, shown
 from timelapse.reporting.states import StatePart, state_parts
 from timelapse.reporting.tables import Ranked, Rows, first_rows, reasons, taken_out, times
 from timelapse.run.late_rows import end_apart_text
+from timelapse.run.parameters import shown_text
 from timelapse.run.reload import replayed
 from timelapse.run.run import did
 from timelapse.run.views import IN_ORDER, of_older, of_part, of_types, started_from, warned, was_predicted
@@ -143,7 +144,7 @@ def run_part(run: Run, redaction: Redaction, rows: int, *, with_states: bool = T
 def params_of(run: Run, redaction: Redaction) -> tuple[tuple[str, str], ...]:
     """Parameters and their values, as texts."""
     return tuple(
-        (name, HIDDEN if redaction.hides_param(name) else shown(text))
+        (name, HIDDEN if redaction.hides_param(name) else shown(shown_text(text)))
         for name, text in run.manifest.params.items()
     )
 

@@ -13,6 +13,7 @@ from timelapse.compare.plots import axis_of, whole
 from timelapse.display import clean, rate, took
 from timelapse.reporting.redact import HIDDEN, Redaction, shown
 from timelapse.reporting.run_part import Fact, Tile
+from timelapse.run.parameters import shown_text
 
 if TYPE_CHECKING:
     from timelapse.run import Run
@@ -70,7 +71,7 @@ def sweep_part(found: Sweep, redaction: Redaction) -> SweepPart:
     return SweepPart(
         names=tuple(clean(n) for n in found.names),
         params=tuple(
-            (n, HIDDEN if redaction.hides_param(n) else shown(text))
+            (n, HIDDEN if redaction.hides_param(n) else shown(shown_text(text)))
             for n, text in first.manifest.params.items()
             if n not in found.names
         ),

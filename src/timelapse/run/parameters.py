@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 from typing import Any
 
+from timelapse.display import written
 from timelapse.model.decimals import of_text
 from timelapse.model.program import Program, params_of
 
@@ -17,6 +18,16 @@ def params_text(program: Program) -> dict[str, str]:
 def text_of(value: Any) -> str:
     """One parameter value as a Python literal (a resource as its path and fingerprint)."""
     return repr(_plain(value))
+
+
+def shown_text(text: str) -> str:
+    """A parameter's text for people: amounts as numbers."""
+    if "Decimal(" not in text:
+        return text
+    try:
+        return written(parameter(text))
+    except (ValueError, SyntaxError):
+        return text
 
 
 def _plain(value: Any) -> Any:

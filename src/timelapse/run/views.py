@@ -12,6 +12,7 @@ from timelapse.cards import Card, Table
 from timelapse.charts import Timeline, timeline
 from timelapse.display import many, moment, rate, took
 from timelapse.run.late_rows import end_apart_text
+from timelapse.run.parameters import shown_text
 
 if TYPE_CHECKING:
     from timelapse.run.run import Run
@@ -76,7 +77,7 @@ def of_types(found: Mapping[str, Any]) -> str:
 def card(run: Run) -> Card:
     """What a finished replay prints, shorter."""
     found = run.certificate
-    params = ", ".join(f"{n}={t}" for n, t in run.manifest.params.items())
+    params = ", ".join(f"{n}={shown_text(t)}" for n, t in run.manifest.params.items())
     facts = [
         (
             "events",

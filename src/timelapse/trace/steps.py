@@ -8,6 +8,7 @@ from decimal import Decimal
 from functools import cached_property
 from typing import Any, NamedTuple
 
+from timelapse.display import written
 from timelapse.ids import Phase
 from timelapse.kinds.base import UNKEYED
 from timelapse.kinds.grouped import Under
@@ -60,8 +61,8 @@ def name_of(event: Event, phase: int = Phase.LOG_EVENT) -> str:
 
 
 def brief(value: Any, limit: int = _LONG) -> str:
-    """A value as Python writes it, on one line, cut where it is long."""
-    text = str(value) if isinstance(value, Decimal) else repr(value)
+    """A value as Python writes it, amounts as numbers, on one line, cut where it is long."""
+    text = written(value)
     return text if len(text) <= limit else f"{text[: limit - 1]}…"
 
 
