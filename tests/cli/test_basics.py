@@ -154,7 +154,7 @@ def test_the_end_of_a_file_that_is_read_is_not_the_user_s(
 
     app = typer.Typer()
     app.command()(torn)
-    monkeypatch.setattr("timelapse.cli.main.make_app", lambda *_, **__: app)
+    monkeypatch.setattr("timelapse.cli.main.parser", lambda *_, **__: app)
     with pytest.raises(SystemExit, match="2"):
         main([])
     told = capsys.readouterr().err

@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import re
 import shlex
-from functools import cache
 from pathlib import Path
 from typing import Any
 
 import pytest
-import typer
 
 import timelapse as tl
 from tests.cli.run_cli import cli, with_loaded
-from timelapse.cli.main import COMMANDS, make_app
+from timelapse.cli.main import COMMANDS, parser
 from timelapse.errors import RunError, meant
 
 RULES = """
@@ -43,10 +41,9 @@ class Message(tl.Event):
     sender: int
 
 
-@cache
 def commands() -> dict[str, Any]:
     """All commands with their options, as the parser has them."""
-    found: dict[str, Any] = typer.main.get_command(make_app()).commands  # type: ignore[attr-defined]
+    found: dict[str, Any] = parser().commands
     return found
 
 
@@ -160,7 +157,7 @@ def test_the_list_of_commands_is_that_of_all_of_them(capsys: pytest.CaptureFixtu
     """It is made without their options, which take longer than all else."""
     shown = []
     for titles in (True, False):
-        make_app(titles=titles)(["--help"], prog_name="timelapse", standalone_mode=False)
+        parser(titles=titles)(["--help"], prog_name="timelapse", standalone_mode=False)
         shown.append(capsys.readouterr().out)
     assert shown[0] == shown[1]
     assert all(f" {name} " in shown[0] for name in COMMANDS)

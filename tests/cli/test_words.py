@@ -8,12 +8,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-import typer
 
 import timelapse as tl
 from tests.cli.run_cli import cli
 from timelapse.cli.console import as_options
-from timelapse.cli.main import COMMANDS, make_app
+from timelapse.cli.main import COMMANDS, parser
 
 SRC = Path(tl.__file__).parent
 OWN = (
@@ -37,8 +36,7 @@ def _options() -> set[str]:
     """The names of all options, as Python would write them."""
     found: set[str] = set()
     for name in COMMANDS:
-        group = typer.main.get_command(make_app(name))
-        for command in getattr(group, "commands", {}).values():
+        for command in parser(name).commands.values():
             for option in command.params:
                 found |= {o[2:].replace("-", "_") for o in option.opts if o.startswith("--")}
     return found | {"fields", "header", "quarantine", "max_quarantined", "without"}

@@ -8,7 +8,7 @@ import sys
 import traceback
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
-from functools import wraps
+from functools import cache, wraps
 from pathlib import Path
 from typing import Any
 
@@ -110,6 +110,12 @@ def make_app(command: str | None = None, *, titles: bool = False) -> typer.Typer
             one.help = _flowing(one.callback.__doc__ or "")
             one.callback = _with_places(one.callback)
     return app
+
+
+@cache
+def parser(command: str | None = None, *, titles: bool = False) -> Any:
+    """What reads a command line, with the commands of `make_app`. It is made once: in one process many may be read."""
+    return typer.main.get_command(make_app(command, titles=titles))
 
 
 _LOGS_AND_RUNS = {
@@ -229,9 +235,8 @@ def _guarded(args: Sequence[str], *, debug: bool, as_json: bool) -> int:
     try:
         # A shell that asks for completions gives no arguments either, and wants options.
         listed = list(args) in ([], ["--help"], ["-h"]) and "_TIMELAPSE_COMPLETE" not in os.environ
-        code = make_app(args[0] if args else None, titles=listed)(
-            args, prog_name="timelapse", standalone_mode=False
-        )
+        named = args[0] if args and args[0] in COMMANDS else None
+        code = parser(named, titles=listed)(args, prog_name="timelapse", standalone_mode=False)
         answers().flush()
         if code == INTERRUPTED:  # typer turns Ctrl-C into this exit code
             return _interrupted(CANCELLED)

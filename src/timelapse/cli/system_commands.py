@@ -112,7 +112,7 @@ def explain_code(
     """Explain an error's code, or a command; without one, list all codes."""
     from timelapse.cli.catalogue import CODES, entry
     from timelapse.cli.console import line, print_json
-    from timelapse.cli.main import COMMANDS, make_app
+    from timelapse.cli.main import COMMANDS, parser
 
     if code is None:
         if as_json:
@@ -122,7 +122,7 @@ def explain_code(
             line((name, "bold"), f"  {known.title}")
         return
     if code in COMMANDS:
-        make_app()([code, "--help"], prog_name="timelapse", standalone_mode=False)
+        parser(code)([code, "--help"], prog_name="timelapse", standalone_mode=False)
         return
     found = entry(code)
     if as_json:
