@@ -52,6 +52,3 @@ class RowLog(Protocol):
 
     def take_back(self, key: Any, noted: Any) -> None:
         """Undo what the log has put into the pass's journal as (log, key, noted): see kinds.effects.undo."""
-
-    def table_of_rows(self) -> pa.Table | None:
-        """The slice's rows in the order in which they were done. None where they are not known for certain."""

@@ -1,7 +1,7 @@
 """The log of what was done to a state with views, in a compiled pass.
 
 A slice that is not the log's first begins with what earlier ones did (`recall`), as far back as some view sees; and where
-it is asked for, what a slice has done is given in the form of tables/effectlog.py (`table_of_rows`). Both only for what is
+it is asked for, what a slice has done is given in the form of tables/effectlog.py (`image`). Both only for what is
 added up, and for sets.
 """
 
@@ -166,14 +166,9 @@ class NativeLog:
         np.add.at(counter.slots[:, counter.layout.place], places[:, 1], 1)
         counter.slots[places[:, 1], 0] |= counter.layout.present
 
-    def table_of_rows(self) -> pa.Table | None:
-        """What the slice did, in the order in which it did so. None where sums come so near the end of int64 that what
-        was added is not known for certain."""
-        image = self.image()
-        return None if image is None else image.told()
-
     def image(self) -> LogImage | None:
-        """The same, still to be told: also once the next slice has begun."""
+        """What the slice did, in the order in which it did so, still to be told: also once the next slice has begun. None where sums
+        come so near the end of int64 that what was added is not known for certain."""
         first, used, table = self._begin, int(self.marks[USED]), self.table
         self._sum()
         if self._most + self._added > CERTAIN:  # of what cancels out not much may be left
