@@ -21,11 +21,6 @@ if TYPE_CHECKING:
     from timelapse.kinds.effects import Delta
 
 
-def TypeVar(name: str, default: Any = None) -> Any:  # noqa: N802 it stands in for typing's
-    """typing.TypeVar, which takes a default only from Python 3.13 on."""
-    return typing.TypeVar(name)
-
-
 class _Absent:
     """The one value that says a key is not there (None may be a stored value)."""
 
@@ -233,6 +228,8 @@ class State:
     """Under what the values of a declared key stand, where they always are the same ones, and reads are made of all of them."""
     effect_words: ClassVar[Mapping[str, str]] = {}
     """Its effects in words, for explanations, where the usual words (plan/strategy.py) do not say it."""
+    breaks: ClassVar[Mapping[str, str]]
+    """The effects that do not compose, each with the reason; `{}` in it is the state's name. Every kind says them, also that there are none."""
     short: ClassVar[Short]
     columns: ClassVar[str] = "`key`, `value`"
     """The columns that `shown` gives, for docs/kinds.md."""
@@ -425,7 +422,7 @@ class State:
     @classmethod
     def composes(cls, spec: StateSpec, effects: frozenset[str]) -> str | None:
         """None when these effects compose exactly (strategy scan), else the reason why not."""
-        raise TypeError("abstract")
+        return next((why.format(spec.name) for effect, why in cls.breaks.items() if effect in effects), None)
 
 
 def _no_time() -> int:

@@ -20,15 +20,9 @@ from typing import TYPE_CHECKING, Any, ClassVar, Generic, Literal
 from timelapse.errors import IntRange
 from timelapse.ids import INT64_MAX, INT64_MIN
 from timelapse.kinds.base import UNKEYED, Op, Short, State, StateOptions, StateSpec, Store
-from timelapse.kinds.effects import CounterDelta, Delta, Journal
+from timelapse.kinds.effects import CounterDelta
+from timelapse.kinds.typevars import K
 from timelapse.model.types import INT
-
-if TYPE_CHECKING:
-    from typing_extensions import TypeVar  # with defaults: PEP 696
-else:
-    from timelapse.kinds.base import TypeVar
-
-K = TypeVar("K", default=Any)
 
 
 class Counter(State, Generic[K]):
@@ -65,6 +59,8 @@ class Counter(State, Generic[K]):
         "v -> v + n, or v -> n",
         "always",
     )
+    delta = CounterDelta
+    breaks = {}
 
     __slots__ = ("_largest",)
 
@@ -77,14 +73,6 @@ class Counter(State, Generic[K]):
     def declare(cls, name: str, args: tuple[Any, ...], options: StateOptions, line: int | None) -> StateSpec:
         spec = super().declare(name, args, options, line)
         return StateSpec(spec.name, cls, spec.key, INT, 0, line)
-
-    @classmethod
-    def delta(cls, spec: StateSpec, journal: Journal | None) -> Delta:
-        return CounterDelta(spec, journal)
-
-    @classmethod
-    def composes(cls, spec: StateSpec, effects: frozenset[str]) -> str | None:
-        return None
 
     if TYPE_CHECKING:
 

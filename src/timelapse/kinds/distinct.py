@@ -24,7 +24,8 @@ from typing import Any
 from timelapse.errors import DefinitionError
 from timelapse.kinds.base import ABSENT, UNKEYED, Op, Short, StateOptions, StateSpec, Store
 from timelapse.kinds.effects import Delta, Journal
-from timelapse.kinds.sketch import K, M, MemberSketch
+from timelapse.kinds.sketch import MemberSketch
+from timelapse.kinds.typevars import K, M
 from timelapse.model.types import BYTES, ScalarType, TupleType, ValueType, parse_key
 
 SIZE = 1024
@@ -149,6 +150,8 @@ class Distinct(MemberSketch[K, M]):
         "the members' sketch, perhaps after `del`",
         "always",
     )
+    delta = DistinctDelta
+    breaks = {}
 
     __slots__ = ("_kind",)
 
@@ -175,18 +178,10 @@ class Distinct(MemberSketch[K, M]):
         )
 
     @classmethod
-    def delta(cls, spec: StateSpec, journal: Journal | None) -> Delta:
-        return DistinctDelta(spec, journal)
-
-    @classmethod
     def shown_values(cls, spec: StateSpec, stored: Any) -> Any:
         import pyarrow as pa
 
         return pa.array([estimate(v) for v in stored.to_pylist()], pa.float64())
-
-    @classmethod
-    def composes(cls, spec: StateSpec, effects: frozenset[str]) -> str | None:
-        return None
 
     @classmethod
     def join(cls, spec: StateSpec, before: Any, more: Any) -> Any:

@@ -12,20 +12,13 @@ default. NaN has no order and is refused. Delta and composition: `timelapse.kind
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from timelapse.errors import DefinitionError, NotANumber, TypeMismatch
 from timelapse.kinds.base import ABSENT, UNKEYED, Op, Short, StateOptions, StateSpec
+from timelapse.kinds.typevars import K, V
 from timelapse.kinds.value import _READS, ValueLike
 from timelapse.model.types import OptionalType, ScalarType
-
-if TYPE_CHECKING:
-    from typing_extensions import TypeVar  # with defaults: PEP 696
-else:
-    from timelapse.kinds.base import TypeVar
-
-K = TypeVar("K", default=Any)
-V = TypeVar("V", default=Any)
 
 
 class Extremum(ValueLike[K, V]):
@@ -34,6 +27,7 @@ class Extremum(ValueLike[K, V]):
     window_form = "best"
     shows_declared = True
     never_none = True
+    breaks = {}
 
     __slots__ = ()
 
@@ -45,10 +39,6 @@ class Extremum(ValueLike[K, V]):
             text = "" if spec.value is None else spec.value.text
             raise DefinitionError(f"{cls.__name__} cannot order {text}", hint="use int, float, str or bytes")
         return spec
-
-    @classmethod
-    def composes(cls, spec: StateSpec, effects: frozenset[str]) -> str | None:
-        return None
 
     def add(self, key: Any = ABSENT, value: Any = ABSENT, *, at: int | None = None) -> None:
         """Offer a value for the key: `add(k, v)`, or `add(v)` where the state has no key.

@@ -9,18 +9,11 @@ Delta: the slice's first value. Composition: the earlier one.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from timelapse.kinds.base import ABSENT, Op, Short, StateSpec
+from timelapse.kinds.base import ABSENT, Op, Short
+from timelapse.kinds.typevars import K, V
 from timelapse.kinds.value import _READS, ValueLike
-
-if TYPE_CHECKING:
-    from typing_extensions import TypeVar  # with defaults: PEP 696
-else:
-    from timelapse.kinds.base import TypeVar
-
-K = TypeVar("K", default=Any)
-V = TypeVar("V", default=Any)
 
 
 class First(ValueLike[K, V]):
@@ -36,12 +29,9 @@ class First(ValueLike[K, V]):
         "the first write",
         "always",
     )
+    breaks = {}
 
     __slots__ = ()
-
-    @classmethod
-    def composes(cls, spec: StateSpec, effects: frozenset[str]) -> str | None:
-        return None
 
     def add(self, key: Any = ABSENT, value: Any = ABSENT, *, at: int | None = None) -> None:
         """Offer a value: `add(k, v)`, or `add(v)` where the state has no key. With `at` it takes effect then."""

@@ -23,7 +23,8 @@ import msgspec
 from timelapse.errors import DefinitionError, IntRange, UsageError
 from timelapse.ids import INT64_MAX
 from timelapse.kinds.base import ABSENT, UNKEYED, Op, Short, StateOptions, StateSpec, Store
-from timelapse.kinds.sketch import K, M, MemberSketch
+from timelapse.kinds.sketch import MemberSketch
+from timelapse.kinds.typevars import K, M
 from timelapse.model.types import BYTES, INT, ScalarType, ValueType, parse_key
 
 SIZE = 64
@@ -70,6 +71,7 @@ class Frequent(MemberSketch[K, M]):
         "which members are counted",
         "never",
     )
+    breaks = {"count": "which members {} throws out depends on what it holds"}
 
     __slots__ = ("_decode",)
 
@@ -102,12 +104,6 @@ class Frequent(MemberSketch[K, M]):
         import pyarrow as pa
 
         return pa.array([total(spec.inner, v) for v in stored.to_pylist()], pa.int64())
-
-    @classmethod
-    def composes(cls, spec: StateSpec, effects: frozenset[str]) -> str | None:
-        if "count" in effects:
-            return f"which members {spec.name} throws out depends on what it holds"
-        return None
 
     def _counts(self, key: Any) -> dict[Any, int]:
         stored: bytes = self._get(self._check_key(key), EMPTY)

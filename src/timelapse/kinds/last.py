@@ -12,18 +12,11 @@ nothing is yet; some of these do not compose with each other, or with floats, an
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from timelapse.kinds.base import ABSENT, Op, Short, StateSpec
+from timelapse.kinds.base import ABSENT, Op, Short
+from timelapse.kinds.typevars import K, V
 from timelapse.kinds.value import _READS, ValueLike
-
-if TYPE_CHECKING:
-    from typing_extensions import TypeVar  # with defaults: PEP 696
-else:
-    from timelapse.kinds.base import TypeVar
-
-K = TypeVar("K", default=Any)
-V = TypeVar("V", default=Any)
 
 
 class Last(ValueLike[K, V]):
@@ -34,12 +27,9 @@ class Last(ValueLike[K, V]):
     shows_declared = True
     ops = {**_READS, "add": Op(effect="set", value=1)}
     short = Short("`add(k, v)`: the last one stays", "as `Value`", "as `Value`", "the last write", "always")
+    breaks = {}
 
     __slots__ = ()
-
-    @classmethod
-    def composes(cls, spec: StateSpec, effects: frozenset[str]) -> str | None:
-        return None
 
     def add(self, key: Any = ABSENT, value: Any = ABSENT, *, at: int | None = None) -> None:
         """Write a value: `add(k, v)`, or `add(v)` where the state has no key. With `at` it takes effect then."""

@@ -13,20 +13,13 @@ not scan.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Generic
+from typing import Any, Generic
 
 from timelapse.errors import DefinitionError
 from timelapse.kinds.base import ABSENT, UNKEYED, Op, Short, State, StateOptions, StateSpec, Store
 from timelapse.kinds.effects import Delta, Journal
+from timelapse.kinds.typevars import K, V
 from timelapse.model.types import ListType, OptionalType, ScalarType, ValueType
-
-if TYPE_CHECKING:
-    from typing_extensions import TypeVar  # with defaults: PEP 696
-else:
-    from timelapse.kinds.base import TypeVar
-
-K = TypeVar("K", default=Any)
-V = TypeVar("V", default=Any)
 
 
 class ListDelta(Delta):
@@ -96,6 +89,8 @@ class ListOf(State, Generic[K, V]):
         "the values appended, perhaps after `del`",
         "unless `pop` is used",
     )
+    delta = ListDelta
+    breaks = {"pop": "what {}.pop() removes depends on what the list holds"}
 
     __slots__ = ("_check_item", "_keep")
 
@@ -126,22 +121,12 @@ class ListOf(State, Generic[K, V]):
         return [t for t in (spec.key, item_type(spec)) if t is not None]
 
     @classmethod
-    def delta(cls, spec: StateSpec, journal: Journal | None) -> Delta:
-        return ListDelta(spec, journal)
-
-    @classmethod
     def join(cls, spec: StateSpec, before: Any, more: Any) -> Any:
         return newest((*before, *more), spec.option("last"))
 
     @classmethod
     def most_kept(cls, spec: StateSpec) -> int | None:
         return spec.option("last")  # type: ignore[no-any-return]
-
-    @classmethod
-    def composes(cls, spec: StateSpec, effects: frozenset[str]) -> str | None:
-        if "pop" in effects:
-            return f"what {spec.name}.pop() removes depends on what the list holds"
-        return None
 
     def __getitem__(self, key: K) -> tuple[V, ...]:
         """The values, oldest first; () where there are none."""

@@ -14,20 +14,12 @@ a state does not scan.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, ClassVar, Generic
+from typing import Any, ClassVar, Generic
 
 from timelapse.kinds.base import ABSENT, Op, Short, StateOptions, StateSpec, needs_default
 from timelapse.kinds.grouped import Grouped
+from timelapse.kinds.typevars import F, K, V
 from timelapse.kinds.value import Value
-
-if TYPE_CHECKING:
-    from typing_extensions import TypeVar  # with defaults: PEP 696
-else:
-    from timelapse.kinds.base import TypeVar
-
-K = TypeVar("K", default=Any)
-F = TypeVar("F", default=Any)
-V = TypeVar("V", default=Any)
 
 
 class MapOf(Grouped, Generic[K, F, V]):

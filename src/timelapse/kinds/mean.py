@@ -11,23 +11,16 @@ Delta: that of Counter, on the sum and on the number. Composition: likewise.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Generic
+from typing import Any, Generic
 
 from timelapse.errors import DefinitionError, IntRange
 from timelapse.ids import INT64_MAX, INT64_MIN
 from timelapse.kinds.base import ABSENT, Op, Short, StateOptions, StateSpec, Store
-from timelapse.kinds.effects import CounterDelta, Delta, Journal
+from timelapse.kinds.effects import CounterDelta, Journal
 from timelapse.kinds.grouped import Grouped, joined
 from timelapse.kinds.sum import SCALE, amount_of, amount_type, amounts, declared_amount, units_of
+from timelapse.kinds.typevars import K, V
 from timelapse.model.types import FLOAT, INT, Check, OptionalType, ValueType, parse_key
-
-if TYPE_CHECKING:
-    from typing_extensions import TypeVar  # with defaults: PEP 696
-else:
-    from timelapse.kinds.base import TypeVar
-
-K = TypeVar("K", default=Any)
-V = TypeVar("V", default=Any)
 
 SUM, NUMBER = 0, 1
 
@@ -103,6 +96,8 @@ class Mean(Grouped, Generic[K, V]):
         "sum and number as a `Counter`",
         "always",
     )
+    delta = MeanDelta
+    breaks = {}
 
     __slots__ = ("_amount", "_unit")
 
@@ -130,10 +125,6 @@ class Mean(Grouped, Generic[K, V]):
         return [spec.outer] if spec.option(SCALE) is None else [spec.outer, amount_type(spec)]
 
     @classmethod
-    def delta(cls, spec: StateSpec, journal: Journal | None) -> Delta:
-        return MeanDelta(spec, journal)
-
-    @classmethod
     def shown(cls, spec: StateSpec, key: Any, under: Any, stored: Any) -> dict[str, Any]:
         """One row per key with values: their mean, sum and number."""
         import pyarrow as pa
@@ -157,10 +148,6 @@ class Mean(Grouped, Generic[K, V]):
             "sum": amounts(spec, pa.array([total for _, total, _ in rows], pa.int64())),
             "count": pa.array([number for _, _, number in rows], pa.int64()),
         }
-
-    @classmethod
-    def composes(cls, spec: StateSpec, effects: frozenset[str]) -> str | None:
-        return None
 
     def __getitem__(self, key: K) -> Any:
         return self.get(key)

@@ -22,21 +22,15 @@ from __future__ import annotations
 
 import math
 import struct
-from typing import TYPE_CHECKING, Any, Generic
+from typing import Any, Generic
 
 from timelapse.errors import DefinitionError, IntRange, NotANumber, UsageError
 from timelapse.ids import INT64_MAX, INT64_MIN
 from timelapse.kinds.base import ABSENT, Op, Short, StateOptions, StateSpec, Store
-from timelapse.kinds.effects import CounterDelta, Delta, Journal
+from timelapse.kinds.effects import CounterDelta, Journal
 from timelapse.kinds.grouped import Grouped, joined
+from timelapse.kinds.typevars import K
 from timelapse.model.types import FLOAT, INT, OptionalType, ValueType, parse_key
-
-if TYPE_CHECKING:
-    from typing_extensions import TypeVar  # with defaults: PEP 696
-else:
-    from timelapse.kinds.base import TypeVar
-
-K = TypeVar("K", default=Any)
 
 ERROR = 0.01
 _FRACTION = 52
@@ -126,6 +120,8 @@ class Quantiles(Grouped, Generic[K]):
         "counts per bucket of values",
         "unless `del x[k]` is used",
     )
+    delta = QuantilesDelta
+    breaks = {"clear": "what `del {}[k]` removes depends on the values of the key"}
 
     __slots__ = ("_bits",)
 
@@ -159,22 +155,12 @@ class Quantiles(Grouped, Generic[K]):
         return [spec.outer]
 
     @classmethod
-    def delta(cls, spec: StateSpec, journal: Journal | None) -> Delta:
-        return QuantilesDelta(spec, journal)
-
-    @classmethod
     def shown(cls, spec: StateSpec, key: Any, under: Any, stored: Any) -> dict[str, Any]:
         import pyarrow as pa
 
         bits = bits_of(spec.option("error"))
         middles = [middle_of(n, bits) for n in under.to_pylist()]
         return {"key": key, "value": pa.array(middles, pa.float64()), "count": stored}
-
-    @classmethod
-    def composes(cls, spec: StateSpec, effects: frozenset[str]) -> str | None:
-        if "clear" in effects:
-            return f"what `del {spec.name}[k]` removes depends on the values of the key"
-        return None
 
     def quantile(self, key: K, q: float) -> Any:
         """The value below which the share q of the values lies, 0 the least and 1 the greatest: that at place

@@ -17,23 +17,16 @@ from __future__ import annotations
 
 import operator
 from decimal import Decimal
-from typing import TYPE_CHECKING, Any, Generic
+from typing import Any, Generic
 
 import timelapse.model.decimals as decimals
 from timelapse.errors import DefinitionError, IntRange, NotANumber
 from timelapse.ids import INT64_MAX
 from timelapse.kinds.base import ABSENT, UNKEYED, Op, Short, State, StateOptions, StateSpec, Store
-from timelapse.kinds.effects import Delta, Journal
+from timelapse.kinds.effects import Journal
 from timelapse.kinds.listof import ListDelta, item_type, newest
+from timelapse.kinds.typevars import K, V
 from timelapse.model.types import FLOAT, INT, Check, DecimalType, ListType, ValueType, parse_key, parse_value
-
-if TYPE_CHECKING:
-    from typing_extensions import TypeVar  # with defaults: PEP 696
-else:
-    from timelapse.kinds.base import TypeVar
-
-K = TypeVar("K", default=Any)
-V = TypeVar("V", default=Any)
 
 
 def limit_of(spec: StateSpec) -> int:
@@ -114,6 +107,8 @@ class Recent(State, Generic[K, V]):
         "the last values, perhaps after `del`",
         "always",
     )
+    delta = RecentDelta
+    breaks = {}
 
     __slots__ = ("_check_item", "_keep", "_places", "_zero")
 
@@ -156,20 +151,12 @@ class Recent(State, Generic[K, V]):
         return [t for t in (spec.key, None if item == INT else item) if t is not None]
 
     @classmethod
-    def delta(cls, spec: StateSpec, journal: Journal | None) -> Delta:
-        return RecentDelta(spec, journal)
-
-    @classmethod
     def join(cls, spec: StateSpec, before: Any, more: Any) -> Any:
         return newest((*before, *more), spec.option("last"))
 
     @classmethod
     def most_kept(cls, spec: StateSpec) -> int | None:
         return spec.option("last")  # type: ignore[no-any-return]
-
-    @classmethod
-    def composes(cls, spec: StateSpec, effects: frozenset[str]) -> str | None:
-        return None
 
     @classmethod
     def shown(cls, spec: StateSpec, key: Any, under: Any, stored: Any) -> dict[str, Any]:

@@ -11,17 +11,11 @@ Delta: the last operation wins. Composition: the later one.
 from __future__ import annotations
 
 from operator import itemgetter
-from typing import TYPE_CHECKING, Any, ClassVar, Generic
+from typing import Any, ClassVar, Generic
 
-from timelapse.kinds.base import Op, Short, State, StateSpec
-from timelapse.kinds.effects import Delta, Journal, SetDelta
-
-if TYPE_CHECKING:
-    from typing_extensions import TypeVar  # with defaults: PEP 696
-else:
-    from timelapse.kinds.base import TypeVar
-
-K = TypeVar("K", default=Any)
+from timelapse.kinds.base import Op, Short, State
+from timelapse.kinds.effects import SetDelta
+from timelapse.kinds.typevars import K
 
 
 class Set(State, Generic[K]):
@@ -48,16 +42,10 @@ class Set(State, Generic[K]):
         "-> present, or -> absent",
         "always",
     )
+    delta = SetDelta
+    breaks = {}
 
     __slots__ = ()
-
-    @classmethod
-    def delta(cls, spec: StateSpec, journal: Journal | None) -> Delta:
-        return SetDelta(spec, journal)
-
-    @classmethod
-    def composes(cls, spec: StateSpec, effects: frozenset[str]) -> str | None:
-        return None
 
     def __contains__(self, key: K) -> bool:
         return bool(self._get(self._check_key(key), False))

@@ -12,19 +12,12 @@ members there are: with it, a state does not scan.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, ClassVar, Generic
+from typing import ClassVar, Generic
 
-from timelapse.kinds.base import ABSENT, Op, Short, StateSpec
-from timelapse.kinds.effects import Delta, Journal, SetDelta
+from timelapse.kinds.base import ABSENT, Op, Short
+from timelapse.kinds.effects import SetDelta
 from timelapse.kinds.grouped import Grouped
-
-if TYPE_CHECKING:
-    from typing_extensions import TypeVar  # with defaults: PEP 696
-else:
-    from timelapse.kinds.base import TypeVar
-
-K = TypeVar("K", default=Any)
-M = TypeVar("M", default=Any)
+from timelapse.kinds.typevars import K, M
 
 
 class SetOf(Grouped, Generic[K, M]):
@@ -58,18 +51,10 @@ class SetOf(Grouped, Generic[K, M]):
         "as `Set`, for each member",
         "unless a whole key is cleared",
     )
+    delta = SetDelta
+    breaks = {"clear": "what `del {}[k]` removes depends on the members of the key"}
 
     __slots__ = ()
-
-    @classmethod
-    def delta(cls, spec: StateSpec, journal: Journal | None) -> Delta:
-        return SetDelta(spec, journal)
-
-    @classmethod
-    def composes(cls, spec: StateSpec, effects: frozenset[str]) -> str | None:
-        if "clear" in effects:
-            return f"what `del {spec.name}[k]` removes depends on the members of the key"
-        return None
 
     def __contains__(self, pair: tuple[K, M]) -> bool:
         return bool(self._get(self._check_key(pair), False))

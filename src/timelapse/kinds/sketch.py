@@ -2,18 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Generic
+from typing import Generic
 
 from timelapse.kinds.base import ABSENT, State, StateSpec, Store
+from timelapse.kinds.typevars import K, M
 from timelapse.model.types import ValueType
-
-if TYPE_CHECKING:
-    from typing_extensions import TypeVar  # with defaults: PEP 696
-else:
-    from timelapse.kinds.base import TypeVar
-
-K = TypeVar("K", default=Any)
-M = TypeVar("M", default=Any)
 
 
 class MemberSketch(State, Generic[K, M]):

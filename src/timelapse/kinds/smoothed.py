@@ -16,18 +16,12 @@ Exponential smoothing: R. G. Brown, Smoothing, Forecasting and Prediction of Dis
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Generic
+from typing import Any, Generic
 
 from timelapse.errors import DefinitionError
 from timelapse.kinds.base import ABSENT, UNKEYED, Op, Short, State, StateOptions, StateSpec
+from timelapse.kinds.typevars import K
 from timelapse.model.types import FLOAT, INT, TIME, OptionalType, TupleType, ValueType, parse_key
-
-if TYPE_CHECKING:
-    from typing_extensions import TypeVar  # with defaults: PEP 696
-else:
-    from timelapse.kinds.base import TypeVar
-
-K = TypeVar("K", default=Any)
 
 _BY_TIME = TupleType((FLOAT, FLOAT, INT), ("f0", "f1", "f2"))
 _COUNT = TupleType((FLOAT, INT), ("f0", "f1"))
@@ -70,14 +64,9 @@ class _Float(State, Generic[K]):
     has_value = False
     plain_reads = False
     uses_now = True
+    breaks = {"add": "adding float does not compose exactly (it would be re-associated)"}
 
     __slots__ = ()
-
-    @classmethod
-    def composes(cls, spec: StateSpec, effects: frozenset[str]) -> str | None:
-        if "add" in effects:
-            return "adding float does not compose exactly (it would be re-associated)"
-        return None
 
     def _pair(self, key: Any, value: Any) -> tuple[Any, float]:
         """Key and value of `add(k, v)`, or of `add(v)` where the state has no key."""

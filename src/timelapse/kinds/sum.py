@@ -20,16 +20,10 @@ from timelapse.errors import DefinitionError, IntRange
 from timelapse.ids import INT64_MAX, INT64_MIN
 from timelapse.kinds.base import ABSENT, Short, StateOptions, StateSpec, Store
 from timelapse.kinds.counter import Counter
-from timelapse.kinds.effects import CounterDelta, Delta, Journal
+from timelapse.kinds.effects import CounterDelta, Journal
+from timelapse.kinds.typevars import K, V
 from timelapse.model.types import INT, DecimalType, ValueType, parse_key, parse_value
 
-if TYPE_CHECKING:
-    from typing_extensions import TypeVar  # with defaults: PEP 696
-else:
-    from timelapse.kinds.base import TypeVar
-
-K = TypeVar("K", default=Any)
-V = TypeVar("V", default=Any)
 SCALE = "scale"
 """The option of a declaration that says how amounts are kept: the scale of decimals; None for ints."""
 
@@ -130,6 +124,7 @@ class Sum(Counter[K], Generic[K, V]):
         "v -> v + a, or v -> a",
         "always",
     )
+    delta = SumDelta
 
     __slots__ = ("_amount", "_units")
 
@@ -156,10 +151,6 @@ class Sum(Counter[K], Generic[K, V]):
     @classmethod
     def shown_values(cls, spec: StateSpec, stored: Any) -> Any:
         return amounts(spec, stored)
-
-    @classmethod
-    def delta(cls, spec: StateSpec, journal: Journal | None) -> Delta:
-        return SumDelta(spec, journal)
 
     if TYPE_CHECKING:
 

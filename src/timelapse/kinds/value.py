@@ -16,15 +16,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Generic
 
 from timelapse.kinds.base import ABSENT, UNKEYED, Op, Short, State, StateOptions, StateSpec, needs_default
+from timelapse.kinds.typevars import K, V
 from timelapse.model.types import INT, TIME, DecimalType
-
-if TYPE_CHECKING:
-    from typing_extensions import TypeVar  # with defaults: PEP 696
-else:
-    from timelapse.kinds.base import TypeVar
-
-K = TypeVar("K", default=Any)
-V = TypeVar("V", default=Any)
 
 _READS = {
     "getitem": Op(reads=True),
