@@ -146,15 +146,16 @@ class Save(Node):
 
 @dataclass(eq=False)
 class Keep(Node):
-    """Before a row is written, it is copied to the rows as they were. `by_step`: when it is looked up, to the copies of its step."""
+    """Before a row is written, it is copied to the rows as they were. `words`: when it is looked up, to the copies of its step, if it has so many words
+    (0: not so)."""
 
     row: str
     table: int
-    by_step: bool = False
+    words: int = 0
 
     @property
     def codes(self) -> tuple[str, ...]:
-        return self.row, spelled(self.table)
+        return self.row, spelled(self.table), spelled(self.words)
 
 
 # --- where the code goes on ------------------------------------------------------------------------

@@ -46,6 +46,7 @@ from timelapse.kernels.native.lowering.touches import touches
 from timelapse.kernels.native.lowering.trying import Trial
 from timelapse.kernels.native.lowering.values import EventRef, ReadsAll, Refused, SelfRef
 from timelapse.kernels.native.memory.again import MOST_STATES
+from timelapse.kernels.native.memory.layout import row_words
 from timelapse.kernels.native.unit import TAKES, Unit
 from timelapse.kernels.native.windows import KEPT, USED
 from timelapse.kinds.grouped import Grouped
@@ -236,7 +237,8 @@ class Lowering:
         if unit.goes_back:
             if any(len(states) > MOST_STATES for states in unit.tables):
                 raise Refused("too many states have the same keys")
-            bodies = [noting_rows(body, loops=unit.loops) for body in bodies]
+            words = [row_words([unit.layouts[state] for state in states]) for states in unit.tables]
+            bodies = [noting_rows(body, words, loops=unit.loops) for body in bodies]
         self._count([*bodies, *following])
         if show is not None:
             sent = [f"{event.__name__}, sent" for event in self._ctx.sent]

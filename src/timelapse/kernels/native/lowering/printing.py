@@ -75,8 +75,8 @@ def line_of(node: Node) -> str:
             return f"{row} = claim{len(key)}(t{t}, m{t}, counts, N{t}, {', '.join(key)})"
         case Save(row=row, table=t, state=state, place=place, live=live):
             return f"u = save(undo, u, N{state}, t{t}, {row}, N{place}, N{live})"
-        case Keep(row=row, table=t, by_step=True):
-            return f"note(kept, noted, j, N{t}, t{t}, {row}, again, back)"
+        case Keep(row=row, table=t, words=words) if words:
+            return f"note(kept, noted, j, N{t}, t{t}, {row}, N{words}, each, before, again, back)"
         case Keep(row=row, table=t):
             return f"keep(kept, N{t}, t{t}, {row})"
         case Return(code=code):

@@ -153,7 +153,7 @@ def going_back(unit: Unit, each: list[Node]) -> list[Node]:
     ]
     due: list[Node] = [
         Assign("j", "next_due(again, kept)"),
-        For("copy", "1 + j * kept[0, 1], 1 + j * kept[0, 1] + noted[j]", copies),
+        For("copy", "1 + j * each, 1 + j * each + noted[j]", copies),
     ]
     done: list[Node] = [
         While("again[1] > 0", [Assign("entry", "used_row(kept, again)"), *entries]),
@@ -167,32 +167,34 @@ def going_back(unit: Unit, each: list[Node]) -> list[Node]:
         If("j < front", done, [Assign("front", "1", "+=")]),
     ]
     return [
+        Assign("each", "kept[0, 1]"),
+        Assign("before", f"back[{Back.NOTES}]"),
         Assign("front", "lo"),
         While(f"(front < hi or again[0] > 0) and back[{Back.STOP}] == 0", step),
         Assign(f"back[{Back.AT}]", "front"),
     ]
 
 
-def noting_rows(body: Sequence[Node], *, loops: bool) -> list[Node]:
+def noting_rows(body: Sequence[Node], words: Sequence[int], *, loops: bool) -> list[Node]:
     """The code of a step that notes each row when it looks it up (`memory.again.note`). Each key gets a row: so it is known which steps have found that it
-    has none. `loops`: whether some code may go round a loop. Raises Refused."""
+    has none. `words`: of a row, by table. `loops`: whether some code may go round a loop. Raises Refused."""
     rounds = [node for node in walk(body) if loops and isinstance(node, For | While)]
     if any(isinstance(node, Look) for loop in rounds for node in walk(loop.body)):
         raise Refused("rows are looked up in loops")
-    return _noting_rows(body)
+    return _noting_rows(body, words)
 
 
-def _noting_rows(body: Sequence[Node]) -> list[Node]:
+def _noting_rows(body: Sequence[Node], words: Sequence[int]) -> list[Node]:
     found = list[Node]()
     for node in body:
         for block in node.blocks:
-            block[:] = _noting_rows(block)
+            block[:] = _noting_rows(block, words)
         if isinstance(node, Look):
             node.what = "claim"
         if not isinstance(node, Keep):
             found.append(node)
         if isinstance(node, Look | Occupy):
-            found.append(Keep(node.row, node.table, by_step=True))
+            found.append(Keep(node.row, node.table, words[node.table]))
     return found
 
 

@@ -47,10 +47,9 @@ def _numbered(flags, number):  # type: ignore[no-untyped-def]
 
 
 @primitive()
-def note(kept, noted, j, t, slots, i, again, back):  # type: ignore[no-untyped-def]
-    """Copy row i of table t, which step j has looked up. Each step has room for `kept[0, 1]` copies and has made `noted[j]` of them. `kept[0, 2]` becomes 1
-    if one does not fit."""
-    each, before = kept[0, 1], back[_NOTES]
+def note(kept, noted, j, t, slots, i, words, each, before, again, back):  # type: ignore[no-untyped-def]
+    """Copy row i of table t, with so many words, which step j has looked up. Each step has room for `each` copies and has made `noted[j]` of them;
+    `before` came before those at hand. `kept[0, 2]` becomes 1 if one does not fit."""
     mine, flags = j * each, slots[i, 0]
     last = _number(flags) - before
     if last > mine + each or flags & _ASIDE != 0:
@@ -61,11 +60,10 @@ def note(kept, noted, j, t, slots, i, again, back):  # type: ignore[no-untyped-d
             n = mine + noted[j]
             kept[n, 0] = t
             kept[n, 1] = i
-            for w in range(slots.shape[1]):
+            for w in range(words):
                 kept[n, ROW + w] = slots[i, w]
             kept[n, kept.shape[1] - 1] = 0
-            if last > 0:
-                kept[last, kept.shape[1] - 1] = n + before
+            kept[max(last, 0), kept.shape[1] - 1] = n + before  # the first row's means nothing
             slots[i, 0] = _numbered(flags, n + before)
         else:
             kept[0, 2] = 1
@@ -189,7 +187,7 @@ def used_row(kept, again):  # type: ignore[no-untyped-def]
 def stop_where_full(again, back):  # type: ignore[no-untyped-def]
     """One more step was done again: stop where there may be no room for the next one."""
     back[_DONE] += 1
-    if back[_DONE] > back[_ALLOWED] or back[_END] > back[_MOST_ASIDE] or again[0] > back[_MOST_DUE]:
+    if back[_DONE] >= back[_ALLOWED] or back[_END] > back[_MOST_ASIDE] or again[0] > back[_MOST_DUE]:
         back[_STOP] = 1
 
 
