@@ -35,7 +35,7 @@ from timelapse.model.program import as_program, spec_of
 from timelapse.model.versions import load_named
 from timelapse.progress import Silent
 from timelapse.run import run_serial
-from timelapse.streaming import loop, saving
+from timelapse.streaming import lease, loop, saving
 from timelapse.streaming.chain import Overtaken
 from timelapse.streaming.checkpoints import compact, newest_whole
 from timelapse.streaming.format import Epoch
@@ -257,10 +257,21 @@ def test_rows_that_are_sent(tmp_path: Path) -> None:
         push.send(hits(1))
 
 
+def test_who_sends_to_a_run_that_did_not_begin_is_told() -> None:
+    """At once: it waited a minute for the run to start."""
+    push = tl.Push()
+    push.close()
+    with pytest.raises(SourceError, match="closed"):
+        push.send(hits(1), timeout=1)
+    with pytest.raises(SourceError, match="closed"):
+        push.parsed(b"{}")
+
+
 def test_rows_that_another_process_was_sent(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Two run the same live run for a moment: both answer senders, and who goes on has all rows. It took no more of its own, and went on
     as if nothing had happened; and the other's rows were found when it was begun again."""
     monkeypatch.setattr(push_source, "LOOK", 0.02)
+    monkeypatch.setattr(lease, "other", lambda *_: None)
     sent = hits(60)
     first, second = tl.Push(), tl.Push()
     run = tl.live(Plain, {Hit: first}, tmp_path / "out", **FAST)

@@ -23,7 +23,7 @@ from timelapse.errors import RunError, SourceError, StorageError
 from timelapse.run import run_serial
 from timelapse.store import waiting
 from timelapse.store.place import Place
-from timelapse.streaming import chain
+from timelapse.streaming import chain, lease
 from timelapse.streaming.chain import Overtaken
 from timelapse.streaming.checkpoints import compact
 from timelapse.streaming.collecting import collect
@@ -222,8 +222,9 @@ def test_what_was_tried_in_vain_is_not_kept(bucket: str, monkeypatch: pytest.Mon
     assert sum(p.rows for p in run.last.partitions) == 400
 
 
-def test_two_at_once(bucket: str, folder: Path) -> None:
+def test_two_at_once(bucket: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Two processes that both think that the run is theirs: one commits, the other stops; nothing is there twice."""
+    monkeypatch.setattr(lease, "other", lambda *_: None)
     put(folder / "0.jsonl", lines(hits(50)))
     out = f"{bucket}/live"
     first, second = (_runs(folder, out, once=False) for _ in range(2))

@@ -5,12 +5,15 @@ from __future__ import annotations
 import os
 import random
 import signal
+import socket
 import subprocess
 import sys
 import textwrap
+import time
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 import timelapse as tl
@@ -24,6 +27,8 @@ from timelapse.errors import SourceError, StorageError
 from timelapse.model.program import as_program
 from timelapse.progress import Silent
 from timelapse.run import run_serial
+from timelapse.streaming import lease
+from timelapse.streaming.chain import Overtaken
 from timelapse.streaming.checkpoints import compact, load
 from timelapse.streaming.collecting import collect
 from timelapse.streaming.head import Head
@@ -158,8 +163,60 @@ def test_no_checkpoint_is_written_of_an_epoch_that_has_one() -> None:
     assert again.checkpoint() is None
 
 
-def test_it_takes_over_when_the_other_is_killed(tmp_path: Path) -> None:
-    folder, out = tmp_path / "hits", tmp_path / "out"
+class OneFile:
+    """A place as far as a lease needs it."""
+
+    data: bytes | None = None
+
+    def hint(self, name: str, data: bytes) -> None:
+        self.data = data
+
+    def read(self, name: str) -> bytes:
+        if self.data is None:
+            raise FileNotFoundError(name)
+        return self.data
+
+
+def test_who_has_it() -> None:
+    """Whoever renews the lease. One that stands still is nobody's, and so is that of a process that is gone."""
+    place: Any = OneFile()
+    here, waits = socket.gethostname(), 0
+
+    def other(told: lease.Lease | None, renewed: bool = False) -> lease.Lease | None:
+        nonlocal waits
+        waits = 0
+
+        def wait(seconds: float) -> bool:
+            nonlocal waits
+            waits += 1
+            if renewed and waits == 2 and told is not None:
+                place.hint(
+                    lease.NAME, msgspec.json.encode(msgspec.structs.replace(told, count=told.count + 1))
+                )
+            time.sleep(seconds / 10)
+            return False
+
+        if told is not None:
+            place.hint(lease.NAME, msgspec.json.encode(told))
+        return lease.other(place, wait)
+
+    assert other(None) is None
+    assert (other(lease.Lease("a", "elsewhere", 7, 3, ended=True)), waits) == (None, 0)
+    gone = subprocess.Popen([sys.executable, "-c", ""])
+    gone.wait()
+    assert (other(lease.Lease("a", here, gone.pid, 3)), waits) == (None, 0)
+    assert (other(lease.Lease("a", here, os.getpid(), 3)), waits) == (None, 0)
+    with lease.running("a"):
+        assert other(lease.Lease("a", here, os.getpid(), 3)) is not None
+    for host, process in (("elsewhere", 7), (here, os.getppid())):
+        found = other(lease.Lease("a", host, process, 3), renewed=True)
+        assert (found and found.process, waits) == (process, 2)
+        assert other(lease.Lease("a", host, process, 9)) is None
+        assert waits > 2
+
+
+def first_process(tmp_path: Path, folder: Path, out: Path) -> subprocess.Popen[str]:
+    """A process that runs `Plain`, and has committed a hundred rows."""
     folder.mkdir()
     script = tmp_path / "go.py"
     script.write_text(
@@ -183,15 +240,48 @@ def test_it_takes_over_when_the_other_is_killed(tmp_path: Path) -> None:
     )
     assert first.stdout is not None
     assert first.stdout.readline() == "begun\n"
+    return first
+
+
+def killed(first: subprocess.Popen[str]) -> None:
+    assert first.stdout is not None
+    first.send_signal(signal.SIGKILL)
+    first.wait()
+    first.stdout.close()
+
+
+def test_a_second_process_does_not_take_a_run_from_the_first(tmp_path: Path) -> None:
+    """It was most likely begun by mistake: who runs it is told, and goes on. Once that is killed, the next one begins."""
+    folder, out = tmp_path / "hits", tmp_path / "out"
+    first = first_process(tmp_path, folder, out)
+    try:
+        second = tl.live(Plain, {Hit: folder}, out, once=True, **FAST)
+        with pytest.raises(Overtaken, match=f"process {first.pid} on .* runs this live run") as error:
+            second.wait(LONG)
+        assert error.value.code == "TL941"
+        assert "--standby" in str(error.value.hint)
+        assert first.poll() is None
+        with tl.live(Plain, {Hit: folder}, out, standby="60s", **FAST) as run:
+            put(folder / "2.jsonl", lines(hits(50, 150)))
+            run.until(lambda e: e.end_seq >= 199)
+            assert run.health.state == "standby"
+    finally:
+        killed(first)
+    with tl.live(Plain, {Hit: folder}, out, once=True, **FAST) as run:
+        run.wait(LONG)
+    assert run.digest == run_serial(Plain, hits(200)).digest
+
+
+def test_it_takes_over_when_the_other_is_killed(tmp_path: Path) -> None:
+    folder, out = tmp_path / "hits", tmp_path / "out"
+    first = first_process(tmp_path, folder, out)
     with tl.live(Plain, {Hit: folder}, out, standby="1s", **FAST) as run:
         run.until(lambda e: e.end_seq >= 149)
         assert run.health.state == "standby"
         assert run.get("n", 1) is not None
         put(folder / "2.jsonl", lines(hits(50, 150)))
         run.until(lambda e: e.end_seq >= 199)
-        first.send_signal(signal.SIGKILL)
-        first.wait()
-        first.stdout.close()
+        killed(first)
         put(folder / "3.jsonl", lines(hits(50, 200)))
         run.until(lambda e: e.end_seq >= 249)
         assert run.health.state == "running"

@@ -351,7 +351,7 @@ TL940 A directory that is no live run
 `timelapse live` begins in a new or empty directory, or goes on in that of a live run; `timelapse parity` and readers need the latter. A run of a later version's format is refused too.
 
 TL941 Another process was first
-One process runs a live run at a time. This one found that another has committed the epoch that it was about to commit, or writes to the same stream of sent rows. It stops; nothing of its own epoch counts, and nothing is lost: the other process reads the same rows.
+One process runs a live run at a time. This one found that another has committed the epoch that it was about to commit, or writes to the same stream of sent rows; or, when it began, that another one is running the run (it renews its lease). It stops; nothing of its own epoch counts, and nothing is lost: the other process reads the same rows.
 
 TL943 A live run of another program
 The run was begun with other code, parameters or event types. Run these, or write to another directory. Parity needs the program too: `timelapse parity OUT FILE:CLASS`.

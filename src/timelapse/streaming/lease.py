@@ -6,6 +6,8 @@ from __future__ import annotations
 import os
 import socket
 import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 
 import msgspec
 
@@ -17,6 +19,10 @@ from timelapse.streaming.place import RunPlace
 NAME = "lease"
 EVERY = 0.5
 """Seconds between two renewals."""
+SURE = 2.0
+"""Seconds after which a lease that nobody has renewed is nobody's."""
+_own: set[str] = set()
+"""The writers that run in this process."""
 
 
 class Lease(msgspec.Struct, frozen=True):
@@ -34,6 +40,55 @@ def hold(place: RunPlace, writer: str, count: int, *, ended: bool = False) -> No
     lease = Lease(writer, socket.gethostname(), os.getpid(), count, ended)
     with at_most(EVERY):
         place.hint(NAME, msgspec.json.encode(lease))
+
+
+@contextmanager
+def running(writer: str) -> Iterator[None]:
+    """A writer runs in this process meanwhile."""
+    _own.add(writer)
+    try:
+        yield
+    finally:
+        _own.discard(writer)
+
+
+def other(place: RunPlace, wait: Callable[[float], bool]) -> Lease | None:
+    """Who has a live run now: the lease, where somebody renews it. `wait` sleeps so many seconds; True ends it, and nobody is known.
+
+    Returns at once where there is none, its holder has ended, or was a process of this machine that is gone.
+    """
+    first = _read_here(place)
+    if first is None or first.ended:
+        return None
+    if first.host == socket.gethostname():
+        if first.process == os.getpid():
+            return first if first.writer in _own else None
+        if not _exists(first.process):
+            return None
+    until = time.monotonic() + SURE
+    while time.monotonic() < until:
+        if wait(EVERY / 2):
+            return None
+        found = _read_here(place)
+        if found is not None and found != first:
+            return None if found.ended else found
+    return None
+
+
+def _read_here(place: RunPlace) -> Lease | None:
+    with suppress(StorageError):
+        return read(place)
+    return None
+
+
+def _exists(process: int) -> bool:
+    try:
+        os.kill(process, 0)
+    except ProcessLookupError:
+        return False
+    except OSError:  # it is somebody else's
+        return True
+    return True
 
 
 def read(place: RunPlace) -> Lease | None:

@@ -154,6 +154,7 @@ def live(
         micros_of(correct_every, "correct_every= (--correct-every)") / 1e6,
         correct_rows,
         None if standby is None else micros_of(standby, "standby= (--standby)") / 1e6,
+        promote is not None or bool(evolve),
     )
     if timing.standby is not None and timing.standby < 2 * EVERY:
         raise UsageError(

@@ -14,12 +14,13 @@ from typing import Any
 from timelapse.display import many
 from timelapse.env.garbage import passed_over
 from timelapse.env.scheduler import give_way
-from timelapse.errors import StorageError, TimelapseError
+from timelapse.errors import Place, StorageError, TimelapseError
 from timelapse.log.types import EventType
 from timelapse.model.program import Program
 from timelapse.progress import Progress
 from timelapse.store.waiting import AWAY, while_not
 from timelapse.streaming import lease
+from timelapse.streaming.chain import Overtaken
 from timelapse.streaming.correcting import Corrector
 from timelapse.streaming.early import EarlyResults
 from timelapse.streaming.filters import Refiltering
@@ -68,6 +69,8 @@ class Timing:
     correct_rows: int | None = None
     standby: float | None = None
     """Follow another process, and take over once it has not been heard of for so long; None: begin at once."""
+    takes_over: bool = False
+    """Begin also while another process runs the run, which stops when it next commits: this one has the next version."""
 
 
 class Stopped(Exception):
@@ -210,6 +213,11 @@ class Loop:
         head = self.head = self._make_head(self._wait)
         if self._timing.standby is not None:
             self._stand_by(head, self._timing.standby)
+        elif not self._timing.takes_over and (other := lease.other(self._place, self._stop.wait)) is not None:
+            raise Overtaken(
+                f"process {other.process} on {other.host} runs this live run", place=Place(str(self._place)),
+                hint="end it first; with standby= (--standby) this one waits until it is gone",
+            )  # fmt: skip
         # Who only follows leaves them: the process that owns the run may be at epochs behind a checkpoint.
         head.spread.clean(0 if head.last is None else head.last.number)
         self._lease = threading.Thread(
@@ -283,11 +291,12 @@ class Loop:
     def _hold(self, writer: str) -> None:
         """Say again and again that this process is there."""
         count = 0
-        while not self._over.is_set():
-            count += 1
-            with suppress(OSError, StorageError):
-                lease.hold(self._place, writer, count)
-            self._over.wait(lease.EVERY)
+        with lease.running(writer):
+            while not self._over.is_set():
+                count += 1
+                with suppress(OSError, StorageError):
+                    lease.hold(self._place, writer, count)
+                self._over.wait(lease.EVERY)
 
     def _go(self) -> None:
         head = self.head

@@ -193,6 +193,8 @@ class Push(LiveSource):
         """JSON lines as a table to send. Raises ValueError naming lines that are no events; then nothing counts."""
         if not self._ready.wait(60):
             raise TimeoutError("the live run that is to read this stream was not started")
+        if self._closed.is_set():
+            raise _closed()
         plan = line_plan(self._kind, replace(self._layout, format="json"), "json")
         found = parse_lines(plan, Lines(1, lines.removesuffix(b"\n")))
         if found.bad:
@@ -207,6 +209,7 @@ class Push(LiveSource):
     def close(self) -> None:
         """Nothing more will come. What was sent is processed."""
         self._closed.set()
+        self._ready.set()  # who waits for a run that has failed before it read the stream is told
         if self._thread is not None:
             self._queue.put(None)
             self._thread.join()
