@@ -443,6 +443,35 @@ def test_questions_that_do_not_fit_say_so(
         run.why(question)
 
 
+class Asked(tl.Event):
+    k: int
+
+
+class Reminded(tl.Record):
+    k: int
+
+
+class Reminder(tl.Program):
+    """What it puts out comes later than the event that it stems from."""
+
+    n: tl.Counter[int]
+
+    @tl.on(Asked, after=5)
+    def remind(self, e: Asked) -> None:
+        self.n[e.k] += 1
+        self.emit(Reminded(k=e.k))
+
+
+def test_an_event_of_which_something_comes_later_put_out_nothing_at_its_own_time() -> None:
+    """Its row has its seq: who asks by that is told how such rows are named."""
+    run = replay(Reminder, [Asked(k=1, ts=3), Asked(k=2, ts=20)], until=30, spark=False)
+    assert run.table(Reminded)["seq"].to_pylist() == [0, 1]
+    with pytest.raises(RunError, match="event 0 put out nothing at its own time") as caught:
+        run.why(0)
+    assert "TYPE@TIME" in str(caught.value.hint)
+    assert "emit Reminded(k=1)" in run.why("Reminded@1970-01-01T00:00:00.000008").text
+
+
 class Named(tl.Event):
     name: str
     amount: Annotated[Decimal, tl.scale(2)]

@@ -16,7 +16,7 @@ from timelapse.ids import Phase
 from timelapse.log.reader import EventReader
 from timelapse.model.decimals import of_text
 from timelapse.model.program import spec_of
-from timelapse.model.times import VIEWS
+from timelapse.model.times import VIEWS, has_own_times
 from timelapse.moments import read_time, time_text
 from timelapse.run.run import Run
 from timelapse.trace.logged import event_at
@@ -63,8 +63,15 @@ def find_output(run: Run, question: str | int) -> Found:
             places = np.flatnonzero(np.asarray(mask))
             if len(places):
                 return Found(seq, name, rows["ordinal"][int(places[0])].as_py(), len(places) - 1)
-        event_at(run.need_reader(), run.need_program(), seq)  # which says so where there is no such event
-        raise RunError(f"event {seq} put out nothing", hint=f"timelapse why-not RUN {seq}", code="TL609")
+        program = run.need_program()
+        event_at(run.need_reader(), program, seq)  # which says so where there is no such event
+        later = (
+            "; what came of it later is named by type and time: TYPE@TIME" if has_own_times(program) else ""
+        )
+        raise RunError(
+            f"event {seq} put out nothing{' at its own time' if later else ''}",
+            hint=f"timelapse why-not RUN {seq}{later}", code="TL609",
+        )  # fmt: skip
     named = read_named(str(question))
     name, fields = (named.name, "") if named is not None else _read(str(question))
     if name not in run.counts:
