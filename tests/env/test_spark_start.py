@@ -5,11 +5,13 @@ from __future__ import annotations
 import subprocess
 import sys
 import threading
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from tests.patience import LONG
+from timelapse.cli.main import _stopping_spark
 from timelapse.env import spark_session, spark_start
 from timelapse.errors import SetupError
 
@@ -54,6 +56,26 @@ def test_its_error_is_that_of_who_asks(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(SetupError, match="no Java"):
         spark_session.session()
     assert not spark_start.is_starting()
+
+
+def test_what_workers_still_say_as_a_commands_session_stops_goes_nowhere(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """One that is still writing as its task is given up showed a traceback under the results. Others' sessions go on, and say what they say."""
+    done: list[str] = []
+    err = SimpleNamespace(close=lambda: done.append("hushed"))
+    found = SimpleNamespace(
+        _jvm=SimpleNamespace(java=SimpleNamespace(lang=SimpleNamespace(System=SimpleNamespace(err=err)))),
+        sparkContext=SimpleNamespace(setLogLevel=lambda level: None),
+        stop=lambda: done.append("stopped"),
+    )
+    with _stopping_spark():
+        monkeypatch.setattr(spark_session, "existing", lambda: found)
+    assert done == ["hushed", "stopped"]
+    with _stopping_spark():
+        pass
+    spark_start.hush(found)  # type: ignore[arg-type]
+    assert done == ["hushed", "stopped"]
 
 
 def test_a_session_that_is_there_is_not_begun(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:

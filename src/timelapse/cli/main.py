@@ -222,12 +222,12 @@ def _stopping_spark() -> Iterator[None]:
     try:
         yield
     finally:
-        ends_with_command(False)
         if master in sys.modules:
             sys.modules[master].want(None)
         if spark in sys.modules and not others:
             before_output("stopping Spark")
             sys.modules[spark].stop()
+        ends_with_command(False)
         before_output("ending")
 
 

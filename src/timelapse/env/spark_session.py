@@ -17,7 +17,7 @@ from timelapse.env import spark_classes
 from timelapse.env.java import Java, find
 from timelapse.env.machine import GIB, cores, memory_bytes
 from timelapse.env.master import check_master, unreachable, wanted
-from timelapse.env.spark_start import begun
+from timelapse.env.spark_start import begun, hush
 from timelapse.errors import SetupError
 from timelapse.store.scratch import process_folder
 
@@ -169,6 +169,7 @@ def stop() -> None:
             # What tasks still say to a scheduler that is ending would be told as errors, with stack traces.
             with suppress(Exception):
                 found.sparkContext.setLogLevel("OFF")
+            hush(found)
             found.stop()
 
 

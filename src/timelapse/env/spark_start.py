@@ -60,7 +60,7 @@ def ends_with_command(ends: bool) -> None:
 
 def hush(spark: SparkSession) -> None:
     """What Spark's processes on this machine still say goes nowhere, if they end with the command: a worker that is begun as its task is
-    cancelled has nobody to report to, and PySpark's daemon prints that as a traceback.
+    cancelled, or still writes as the session stops, has nobody to report to, and PySpark's daemon prints that as a traceback.
 
     Java gives System.err's file away to /dev/null when it is closed, so that whatever holds the stream goes on.
     """
