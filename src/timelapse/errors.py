@@ -175,9 +175,15 @@ class EventOrderError(ReplayError):
 
 
 class SilentLog(ReplayError):
-    """A log is without events for longer than a program with ticks, or with timers that start themselves again, allows."""
+    """A log is without events for longer than a program with ticks, or with timers that start themselves again, allows.
+
+    `event` is the type of the event behind the gap, `ts` its time, `before` that of the event before it.
+    """
 
     code = "TL510"
+    event: str = ""
+    ts: int = 0
+    before: int = 0
 
 
 class HandlerError(ReplayError):

@@ -54,6 +54,25 @@ def test_synth_writes_a_log_and_log_shows_it(tmp_path: Path) -> None:
     assert shown["id"] in text
 
 
+@pytest.mark.parametrize("given", ["spoken.py", "spoken.py:Other", "spoken:Other", "spoken.py:Message"])
+def test_ingest_names_the_replay_that_comes_next(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, given: str
+) -> None:
+    """Of a program that was named it made spoken.py:Other:First, and of one in a module an error after all was done."""
+    programs = "".join(
+        f"\n\nclass {name}(tl.Program):\n    @tl.on(Message)\n    def on(self, m: Message) -> None: ...\n"
+        for name in ("First", "Other")
+    )
+    (tmp_path / "spoken.py").write_text(EVENTS + programs)
+    (tmp_path / "m.jsonl").write_text('{"ts": 1, "sender": 2, "text": "a"}\n')
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(tmp_path)
+    made = cli("ingest", given, "log", "Message=m.jsonl")
+    assert made.code == 0, made.err
+    named = given if given.endswith("Other") else "spoken.py:First"
+    assert f"next: timelapse replay {named} " in made.out
+
+
 def test_synth_refuses_what_makes_no_sense(tmp_path: Path) -> None:
     """Ranges, dates and places are checked before anything is made."""
     assert cli("synth", "--exponent", -1, "--out", tmp_path / "x").err.startswith("TL812")

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 import timelapse as tl
 from tests.depth import deep
-from timelapse.errors import UsageError
+from timelapse.errors import SilentLog, UsageError
 from timelapse.kernels.choose import SWITCH
 from timelapse.log import MemoryLog
 from timelapse.log.asked import AskedLog
@@ -467,6 +467,15 @@ class Sending(Windowed):
     @tl.on(Ask)
     def more(self, q: Ask) -> None:
         self.send(Wait(user=q.user))
+
+
+def test_a_row_that_is_asked_long_after_the_log_is_named(log: tl.Log) -> None:
+    """Its seq is one that the log does not have: nothing can be left out of that."""
+    late = pa.table({"ts": [5, 32_503_680_000_000_000], "user": [1, 1], "note": ["", ""]})
+    with pytest.raises(SilentLog, match=r"row 2 is at 3000-01-01") as caught:
+        tl.features(Windowed, log, late, spark=False)
+    assert "without" not in (caught.value.hint or "")
+    assert "gap=376200 * tl.DAY" in (caught.value.hint or "")
 
 
 def test_windows_timers_and_ticks_at_the_rows_of_a_table(log: tl.Log) -> None:

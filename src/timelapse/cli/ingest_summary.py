@@ -193,7 +193,6 @@ def doubtful_times(first: int | None, last: int | None) -> str | None:
 
 
 def _program(events: str) -> str:
-    from timelapse.model.load import load_module, programs_in
+    from timelapse.model.load import program_beside
 
-    found = list(programs_in(load_module(events.rpartition(":")[0] if ".py:" in events else events)))
-    return f"{events}:{found[0]}" if found else "rules.py:Program"
+    return program_beside(events) or "rules.py:Program"

@@ -74,6 +74,14 @@ def load_events(reference: str) -> dict[str, type[Event]]:
     }
 
 
+def program_beside(reference: str) -> str:
+    """The program that a reference to event classes names, or the first one that their file or module defines; empty where there is none."""
+    where, _, named = _split(reference)
+    found = programs_in(load_module(where))
+    name = named if named in found else next(iter(found), "")
+    return f"{where}:{name}" if name else ""
+
+
 def programs_in(module: ModuleType) -> dict[str, type[Program]]:
     """The programs that a module itself defines, by name."""
     return {

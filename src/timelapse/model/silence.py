@@ -93,19 +93,27 @@ def is_silent(program: Program, before: int, at: int) -> bool:
 
 def silent(program: Program, before: int, event: str, at: int, seq: int) -> SilentLog:
     """The error for a gap before an event of the type `event`."""
-    spec = spec_of(program)
     ticks, timer = count_ticks(program, before, at), rearmed(type(program))
     what = [f"{ticks:,} ticks with no event between them"] if ticks else []
     if timer is not None:
         what.append(
             f"{timer[0].__name__}, a timer that may start itself again ({timer[1]}), would go on until then"
         )
-    return SilentLog(
+    error = SilentLog(
         f"{event} at {moment(at)} (ts {at}, seq {seq}) comes {span(at - before)} after the event before it, at "
         f"{moment(before)}: {'; '.join(what)}",
         hint=f"is the time of that event right? If not, leave it out: --without FILE with {seq} in it. If so, "
-        f"allow such gaps: class {spec.name}(tl.Program, gap={-(-(at - before) // DAY)} * tl.DAY)",
-    )  # fmt: skip
+        + allowing(program, before, at),
+    )
+    error.event, error.ts, error.before = event, at, before
+    return error
+
+
+def allowing(program: Program, before: int, at: int) -> str:
+    """What to do so that there may be a gap between two times."""
+    return (
+        f"allow such gaps: class {spec_of(program).name}(tl.Program, gap={-(-(at - before) // DAY)} * tl.DAY)"
+    )
 
 
 def count_ticks(program: Program, after: int, to: int) -> int:

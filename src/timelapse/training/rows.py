@@ -27,7 +27,8 @@ import pyarrow.parquet as pq
 
 from timelapse.compare.engines import Chosen, choose
 from timelapse.compare.labels import Labels
-from timelapse.errors import IngestError, Place, RunError, UsageError, meant
+from timelapse.display import moment, span
+from timelapse.errors import IngestError, Place, RunError, SilentLog, UsageError, meant
 from timelapse.ids import INT64_MAX
 from timelapse.ingest.convert import convert
 from timelapse.ingest.times import Times
@@ -36,6 +37,7 @@ from timelapse.log.asked import AskedLog
 from timelapse.log.types import EventType
 from timelapse.model.events import Event, Record
 from timelapse.model.program import Program, as_program, spec_of
+from timelapse.model.silence import allowing
 from timelapse.model.types import BOOL, BYTES, FLOAT, INT, STR, TIME, OptionalType, ValueType
 from timelapse.progress import Progress
 from timelapse.run import Run, replay
@@ -169,13 +171,26 @@ def features(
     refuse_writes(made, kind)
     questions = _rows(kind, labels)
     asked = AskedLog(opened, EventType.of(kind), questions)
-    run = replay(made, asked, **options)
+    try:
+        run = replay(made, asked, **options)
+    except SilentLog as error:
+        raise error if error.event != kind.__name__ else _far(error, made, labels, questions) from None
     where = _where(run, engine, spark)
     outputs = {name: Stored.of(run, name, where) for name in run.counts}
     found = {name: _answers(one, asked) for name, one in outputs.items()}
     name = _record(run, record, [n for n, rows in found.items() if (rows >= 0).any()])
     own = _as_read(labels, own, questions.drop_columns("ts"))
     return _joined(run, outputs[name], own, found[name], taken=[f.name for f in kind.__fields__])
+
+
+def _far(error: SilentLog, program: Program, labels: Labels, questions: pa.Table) -> SilentLog:
+    """What is said where a row that is asked comes long after all events: it is in the table, and in no log."""
+    row = pc.index(questions.column("ts"), pa.scalar(error.ts, pa.int64())).as_py() + 1
+    return SilentLog(
+        f"row {row} is at {moment(error.ts)}, {span(error.ts - error.before)} after the event before it",
+        place=None if labels.name is None else Place(labels.name),
+        hint=f"is its ts right? If not, leave it out. If so, {allowing(program, error.before, error.ts)}",
+    )
 
 
 def _where(run: Run, engine: Engine, spark: SparkSession | Literal[False] | None) -> Chosen:
