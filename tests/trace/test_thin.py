@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import random
+import threading
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -227,7 +229,37 @@ def test_a_long_stretch_is_not_thinned_where_most_of_it_matters() -> None:
     past = WholePast(replay(Names, MemoryLog(events, [Told, Named]), spark=False))
     with pytest.raises(Unfocused, match="too many events may write all_said"):
         thin.Thinning(past, 0, 200).seqs([("all_said", ())], (), ())
-    assert thin.thinned(past, 0, 200, [("said", 3)], (), {}) is None  # it is short
+    assert thin.thinned(past, 0, 200, [("said", 3)], (), dict) is None  # it is short
+
+
+def test_what_a_way_needs_is_loaded_before_it_is_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Events are looked for meanwhile."""
+    past = Past(replay(Antispam, MemoryLog(messages(300), [Message, Friendship]), spark=False))
+    began, done = threading.Event(), list[str]()
+    seqs = thin.Thinning.seqs
+
+    def load() -> None:
+        began.set()
+        time.sleep(0.05)
+        done.append("loaded")
+
+    def looking(self: thin.Thinning, *given: Any) -> Seqs:
+        assert began.wait(60)
+        found = seqs(self, *given)
+        done.append("found")
+        return found
+
+    def wanted() -> dict[str, tuple[str, ...]]:
+        assert set(done) == {"found", "loaded"}
+        done.append("asked")
+        return {"Message": ("sender",)}
+
+    for name, value in (("load", load), ("LEAST", 0), ("_SHARE", 1), ("cores", lambda: 2)):
+        monkeypatch.setattr(thin, name, value)
+    monkeypatch.setattr(thin.Thinning, "seqs", looking)
+    place = next(iter(past.knowledge.used_at(messages(300)[5])))
+    assert thin.thinned(past, 0, 300, [place], (), wanted) is not None
+    assert done[-1] == "asked"
 
 
 class Joined(tl.Record):

@@ -115,6 +115,13 @@ def walker(
         )  # fmt: skip
 
 
+def load() -> None:
+    """Load the modules that a compiled way takes, and those that say whether it compiles: in a thread while something else is done."""
+    import timelapse.kernels.native.kernel
+    import timelapse.kernels.native.lowering.lower
+    import timelapse.kernels.native.walking  # noqa: F401
+
+
 class TooSlow(Exception):
     """A way was left that runs as Python: compiled it would be over sooner, the compiler's time with it."""
 
@@ -254,4 +261,6 @@ def counted(events: Iterable[Event], tick: Tick) -> Iterator[Event]:
         yield event
 
 
-__all__ = ["WAYS", "Moment", "TooSlow", "Untold", "Visit", "Walk", "counted", "slower_start", "walker"]
+__all__ = [
+    "WAYS", "Moment", "TooSlow", "Untold", "Visit", "Walk", "counted", "load", "slower_start", "walker",
+]  # fmt: skip

@@ -5,7 +5,7 @@ from __future__ import annotations
 import bisect
 import math
 import time
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property, partial
 from itertools import groupby
 from typing import Any, NamedTuple
@@ -338,23 +338,27 @@ class Past:
     ) -> Thinned | None:  # fmt: skip
         """What is left of a slice where only events seq < `hi` happen that matter; None: all of them do. See `walk`."""
         lo = self.cuts[slice_id]
-        work = self._work if whole else self.work(states, hi - lo)
+
+        def work() -> PassProgram:
+            return self._work if whole else self.work(states, hi - lo)
+
         return self._thinned(lo, hi, frozenset(places), events, work)
 
     def _thinned(
-        self, lo: int, hi: int, places: frozenset[Place], events: Collection[Event], work: PassProgram
-    ) -> Thinned | None:
-        """See `thinned`: what was found for a way serves the next ones, which go no further and look at no more."""
+        self, lo: int, hi: int, places: frozenset[Place], events: Collection[Event], work: Callable[[], PassProgram]
+    ) -> Thinned | None:  # fmt: skip
+        """See `thinned`: what was found for a way serves the next ones, which go no further and look at no more. `work` is asked late: the
+        compiler's modules are loaded while events are looked for."""
         seqs = frozenset(event.seq for event in events)
         if self._last_thin is not None:
             known, found = self._last_thin
-            if (known.lo, known.work) == (lo, id(work)) and hi <= known.hi and seqs <= known.seqs:
+            if (known.lo, known.work) == (lo, id(work())) and hi <= known.hi and seqs <= known.seqs:
                 if found is None and (hi, places, seqs) == (known.hi, known.places, known.seqs):
                     return None
                 if found is not None and places <= known.places:
                     return found
-        found = thinned(self, lo, hi, places, events, work.columns)
-        self._last_thin = _Thin(lo, hi, places, seqs, id(work)), found
+        found = thinned(self, lo, hi, places, events, lambda: work().columns)
+        self._last_thin = _Thin(lo, hi, places, seqs, id(work())), found
         return found
 
     def _pass(

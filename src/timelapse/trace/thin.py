@@ -9,18 +9,21 @@ What other keys hold afterwards means nothing, and nobody asks for it. But a han
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from timelapse.env.machine import cores
+from timelapse.kernels.walk import load
 from timelapse.kinds.grouped import Under
 from timelapse.log.part import reading
 from timelapse.log.reader import Chunk, SameEvents
 from timelapse.log.reader import Columns as Wanted
 from timelapse.log.types import EventType
 from timelapse.model.events import Event
+from timelapse.tables.sharing import Beside
 from timelapse.tables.table import key_types
 from timelapse.trace.columns import NONE, Columns, Pattern, Seqs, contained, picked_of
 from timelapse.trace.knowledge import Key, Place, Unfocused
@@ -243,19 +246,22 @@ class Thinned(SameEvents):
 
 
 def thinned(
-    past: Past, lo: int, hi: int, places: Collection[Place], events: Collection[Event], wanted: Wanted,
+    past: Past, lo: int, hi: int, places: Collection[Place], events: Collection[Event], wanted: Callable[[], Wanted],
     refused: Collection[int] | None = None,
 ) -> Thinned | None:  # fmt: skip
     """The log of the events lo <= seq < hi that matter to some places and to what is done at some events, of which some fields are
-    wanted; None: it is not worth it. `refused`: those that had no effect, not given: as the run says."""
+    wanted; None: it is not worth it. `refused`: those that had no effect, not given: as the run says. What the way through them needs is
+    loaded meanwhile."""
     if hi - lo < LEAST:
         return None
-    try:
-        thinning = Thinning(past, lo, hi)
-        seqs = thinning.seqs(places, events, past.refused() if refused is None else refused)
-    except Unfocused:
-        return None
-    return thinning.left(seqs, events, wanted)
+    with Beside(cores()) as beside:
+        beside.do(load)
+        try:
+            thinning = Thinning(past, lo, hi)
+            seqs = thinning.seqs(places, events, past.refused() if refused is None else refused)
+        except Unfocused:
+            return None
+    return thinning.left(seqs, events, wanted())
 
 
 __all__ = ["LEAST", "Thinned", "Thinning", "thinned"]

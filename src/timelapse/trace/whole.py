@@ -214,7 +214,7 @@ class WholePast(FromBeginning):
             end, known, left = self._left
             if hi <= end and seqs <= known and left.covers(places):
                 return left
-        found = thinned(self, 0, hi, places, events, self.columns, refused=())
+        found = thinned(self, 0, hi, places, events, lambda: self.columns, refused=())
         if found is not None:
             self._left = hi, seqs, found
         return found
