@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import errno
+import mmap
+import os
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
@@ -85,6 +89,31 @@ def test_the_collector_may_give_back_at_any_time() -> None:
     with blocks._LOCK:
         del one
     assert blocks.kept_bytes() == 0
+
+
+def test_an_array_beyond_a_size_lies_in_a_file(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is as any other; where the disk has no room it is in memory."""
+    for made in (blocks.zeros(WORDS, most=blocks.LARGE - 8), blocks.found(WORDS, 0), blocks.empty(3, 0)):
+        assert made.ctypes.data % 64 == 0
+        assert not made.any()
+        made[:] = 7
+        assert (made[::2] == 7).all()
+        assert _is_mapped(made)
+        del made
+    assert blocks.kept_bytes() == 0
+    assert not _is_mapped(blocks.zeros(WORDS, most=blocks.LARGE))
+
+    def full(*_: int) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(os, "posix_fallocate", full)
+    assert not _is_mapped(blocks.zeros(WORDS, most=0))
+
+
+def _is_mapped(array: Any) -> bool:
+    while array is not None and not isinstance(array, mmap.mmap):
+        array = getattr(array, "base", None)
+    return array is not None
 
 
 class Seen(tl.Event):

@@ -16,11 +16,12 @@ from tests.native.oracle import assert_equal
 from tests.native.window_programs import windowed_log, windowed_program
 from tests.writers.sources import load_source
 from timelapse.analysis import analyse, final_pass
+from timelapse.env import machine
 from timelapse.kernels.base import Abandoned, PassResult
 from timelapse.kernels.choose import SWITCH, SliceKernel, choice
 from timelapse.kernels.native import build, kernel
 from timelapse.kernels.native.lowering.lower import lowered
-from timelapse.kernels.native.memory import hashtable
+from timelapse.kernels.native.memory import blocks, hashtable
 from timelapse.kernels.python.timed import TimedKernel
 from timelapse.kernels.source import Source
 from timelapse.log import MemoryLog
@@ -156,9 +157,14 @@ class P(tl.Program):
 """
 
 
-def test_machine_code_with_many_keys_and_long_windows(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Tables and logs grow and move, logs are shortened; what is rejected leaves nothing in them."""
+@pytest.mark.parametrize("memory", ["", "10K"])
+def test_machine_code_with_many_keys_and_long_windows(memory: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Tables and logs grow and move, logs are shortened; what is rejected leaves nothing in them. With a small budget they lie in files."""
     monkeypatch.setattr(kernel, "PIECE", 500)
+    filed, plain = [], blocks._filed
+    monkeypatch.setattr(blocks, "_filed", lambda words: filed.append(words) or plain(words))
+    if memory:
+        monkeypatch.setenv(machine.MEMORY, memory)
     program: Any = load_source(SOURCE)
     sent = spec_of(program).events[0]
     rng, now, events = random.Random(5), 0, []
@@ -175,6 +181,7 @@ def test_machine_code_with_many_keys_and_long_windows(monkeypatch: pytest.Monkey
         assert run.certificate["passes"] == {"final": "compiled"}
         assert_same(reference, run)
         assert (run.digest, run.state_digest) == (reference.digest, reference.state_digest)
+    assert len(filed) > 20 if memory else not filed
 
 
 SHARED = """

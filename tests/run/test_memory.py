@@ -42,6 +42,16 @@ class Shares(tl.Program):
             self.shares.add(e.who)
 
 
+class Looks(tl.Program):
+    looked: tl.Set[int]
+
+    @tl.on(Paid)
+    def paid(self, e: Paid) -> None:
+        if e.who in self.looked.last(3):
+            self.reject("again")
+        self.looked.add(e.who)
+
+
 EVENTS = [Paid(who=i % 5, share=Decimal(i) / 4, ts=i) for i in range(40)]
 
 
@@ -68,6 +78,19 @@ def test_what_is_not_bounded_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
     assert run.certificate["memory"] == {"budget": 100 << 10, "set": True, "unbounded": []}
     assert beyond_budget(run.certificate) == ""
     assert "memory" not in dict(shown.facts)
+
+
+def test_tables_and_windows_in_files_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Compiled, with a budget that somebody has set; not where slices begin with states that are loaded."""
+    monkeypatch.setenv("TIMELAPSE_KERNEL", "native")
+    beyond = ["states that are loaded whole: looked", "windows over looked"]
+    assert replay(Looks, EVENTS, spark=False).certificate["memory"]["unbounded"] == beyond
+    monkeypatch.setenv(machine.MEMORY, "100K")
+    assert replay(Looks, EVENTS, spark=False).certificate["memory"]["unbounded"] == []
+    staged = replay(Looks, EVENTS, spark=False, slices=3, strategy="staged").certificate["memory"][
+        "unbounded"
+    ]
+    assert staged[1:] == beyond
 
 
 def test_tasks_side_by_side(monkeypatch: pytest.MonkeyPatch) -> None:

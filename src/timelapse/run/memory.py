@@ -17,7 +17,15 @@ _AHEAD = {"send", "dated"}
 def memory_of(plan: Plan, job: Job, compiled: Mapping[str, bool]) -> dict[str, Any]:
     """For the certificate: a task's budget in bytes (None: half of its machine's memory, shared out), whether the user has set it, and
     what it does not bound. `compiled`: which passes ran compiled."""
-    found = [*_beside(plan, job), *_states(plan, job, compiled=compiled.get("final", False)), *_times(job)]
+    is_compiled = compiled.get("final", False)
+    filed = (
+        is_compiled and job.careful and bool(job.passes[-1].logs) and plan.mode != "staged" and not job.given
+    )
+    found = [
+        *_beside(plan, job),
+        *_states(plan, job, compiled=is_compiled, filed=filed),
+        *_times(job, filed=filed),
+    ]
     return {"budget": job.memory, "set": job.careful, "unbounded": found}
 
 
@@ -28,19 +36,21 @@ def _beside(plan: Plan, job: Job) -> Iterator[str]:
         yield f"tasks that run side by side have a budget each, merging has one more{more}"
 
 
-def _states(plan: Plan, job: Job, *, compiled: bool) -> Iterator[str]:
+def _states(plan: Plan, job: Job, *, compiled: bool, filed: bool) -> Iterator[str]:
+    """`filed`: tables and logs of windows lie in files (native/starting.py), and no start is loaded."""
     if plan.final.takes_late or (plan.final.serial is not None and not compiled):
         yield "the serial loop, which keeps all states in memory"
         return
     whole = loaded_whole(job.program, plan.final, compiled=compiled)
-    if whole:
+    if whole and not filed:
         yield f"states that are loaded whole: {', '.join(whole)}"
 
 
-def _times(job: Job) -> Iterator[str]:
+def _times(job: Job, *, filed: bool) -> Iterator[str]:
     spec: ProgramSpec = spec_of(job.program)
     logs = job.passes[-1].logs
-    if held := sorted(name for name, forms in logs.items() if any(form != NET for form in forms)):
+    held = sorted(name for name, forms in logs.items() if any(form != NET for form in forms))
+    if held and not filed:
         yield f"windows over {', '.join(held)}"
     if any(use.what in _AHEAD for use in spec.times):
         yield "what is pending"

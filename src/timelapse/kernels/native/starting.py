@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import partial
 
 from timelapse.analysis.result import PassProgram
-from timelapse.env.machine import carried
+from timelapse.env.machine import carried, memory_setting
 from timelapse.kernels.native.memory.changes import UNKNOWN, hashed_as
 from timelapse.kernels.native.memory.hashtable import HashTable
 from timelapse.kernels.native.memory.layout import layout_of
@@ -23,6 +23,8 @@ _FEW_ROWS = 1 << 16
 _WORTH = 8
 """A start state of more than so many keys per event is not loaded: to look an event's keys up in files costs about as
 much as loading six."""
+_ARRAYS = 4
+"""A table has two arrays, and the old and the new ones while it grows."""
 
 
 def hash_tables(unit: Unit, asked: Collection[str] | None, *, threads: int) -> list[HashTable]:
@@ -66,6 +68,20 @@ def _is_numbers(table: NativeTable) -> bool:
     return TEXT not in kinds and UNKNOWN not in kinds
 
 
+def _set_apart(unit: Unit, tables: Mapping[str, NativeTable], memory: int | None) -> None:
+    """Tables that no spill makes empty (`NativeKernel.state_bytes`), their logs and strings lie in files from some size on, where the user has set
+    the budget. By default, which is half of the machine's memory, they do not: a file costs more."""
+    if memory is None or memory_setting() is None:
+        return
+    stay = {table.hash for table in tables.values() if table.hash.exact}
+    if not unit.windows:
+        stay -= {t.hash for n, t in tables.items() if n not in unit.indexed and t.can_be_mapped}
+    most = carried(memory) // (_ARRAYS * (len(stay) + 1) + len(unit.windows))
+    for table in tables.values():
+        if table.hash in stay:
+            table.hash.filed = table.interned.filed = most
+
+
 def start_tables(
     unit: Unit,
     tables: Mapping[str, NativeTable],
@@ -79,6 +95,7 @@ def start_tables(
     `memory`: the task's budget in bytes (None: no matter). A state in levels is one that did not fit into it. `threads`: how many
     tables are loaded at a time, where no text is in them: the codes of texts are given by one thread.
     """
+    _set_apart(unit, tables, memory)
     calls: list[tuple[int, Callable[[], None]]] = []
     for names in unit.tables:
         own = [n for n in names if n in tables]

@@ -2,11 +2,16 @@
 
 Memory is slow when it is touched for the first time: the system finds pages and clears them, in 15 to 390 ms for 128 MB, and ten million
 events take half a gigabyte. So the memory of arrays that are gone is kept for the next ones of this process, up to a bound.
+
+An array of more bytes than `most` lies in a file of its own, which is mapped: the system takes its memory back when it needs to. Where the disk has
+no room for it, it is in memory.
 """
 
 from __future__ import annotations
 
 import contextlib
+import os
+import tempfile
 import threading
 from functools import partial
 from typing import Any
@@ -16,6 +21,7 @@ import numpy.typing as npt
 
 from timelapse.env.machine import memory_bytes, memory_setting
 from timelapse.errors import TimelapseError
+from timelapse.store.scratch import scratch_root
 from timelapse.tables.sharing import at_once
 
 Ints = npt.NDArray[np.int64]
@@ -49,14 +55,14 @@ class _Lent:
         keep(self._block)
 
 
-def empty(words: int) -> Ints:
+def empty(words: int, most: int | None = None) -> Ints:
     """An array of so many words, with any values. It begins at a line of the processor's caches."""
-    return _array(words)[0]
+    return _array(words, most)[0]
 
 
-def zeros(words: int, threads: int = 1) -> Ints:
+def zeros(words: int, threads: int = 1, most: int | None = None) -> Ints:
     """The same with zeros. Several threads share out touching the memory."""
-    made, fresh = _array(words, zeros=True)
+    made, fresh = _array(words, most, zeros=True)
     if made.nbytes >= LARGE and (threads > 1 or not fresh):
         parts = np.array_split(made[::_PAGE] if fresh else made, max(1, threads))
         at_once([(0, partial(part.fill, 0)) for part in parts], threads)
@@ -65,17 +71,21 @@ def zeros(words: int, threads: int = 1) -> Ints:
     return made
 
 
-def found(words: int, *, zeros: bool = False) -> Ints:
+def found(words: int, most: int | None = None, *, zeros: bool = False) -> Ints:
     """An array of so many words, with any values or zeros, whose memory the system has found already: for a thread that makes it before it is needed,
     and that nobody waits for."""
-    made, fresh = _array(words, zeros=zeros)
+    made, fresh = _array(words, most, zeros=zeros)
     if fresh or zeros:
         (made[::_PAGE] if fresh else made).fill(0)
     return made
 
 
-def _array(words: int, *, zeros: bool = False) -> tuple[Ints, bool]:
+def _array(words: int, most: int | None, *, zeros: bool = False) -> tuple[Ints, bool]:
     """The array, and whether it is of memory that nobody has used."""
+    if most is not None and 8 * words > most:
+        filed = _filed(words)
+        if filed is not None:
+            return filed, True
     room = words + _LINE
     kept = _taken(room) if 8 * room >= LARGE else None
     block = kept
@@ -86,6 +96,17 @@ def _array(words: int, *, zeros: bool = False) -> tuple[Ints, bool]:
         memory = np.asarray(_Lent(block))
     first = -(memory.ctypes.data // 8) % _LINE
     return memory[first : first + words], kept is None
+
+
+def _filed(words: int) -> Ints | None:
+    """Zeros in a file that is gone with the array; None where there is no room for it."""
+    try:
+        with tempfile.TemporaryFile(dir=scratch_root(large=True)) as file:
+            # Room is taken now: writing to a mapped page for which there is none would end the process.
+            os.posix_fallocate(file.fileno(), 0, 8 * words)
+            return np.asarray(np.memmap(file, np.int64, "w+", shape=(words,)))
+    except OSError:
+        return None
 
 
 def _taken(room: int) -> Ints | None:

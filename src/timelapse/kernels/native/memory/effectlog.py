@@ -7,8 +7,6 @@ added up, and for sets.
 
 from __future__ import annotations
 
-import os
-import tempfile
 import weakref
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -25,8 +23,6 @@ from timelapse.kernels.native.memory.table import NativeTable
 from timelapse.kernels.native.windows import BASE, HEAD, KEPT, MODERATE, USED, Sliding
 from timelapse.kernels.rowlog import Earlier
 from timelapse.kinds.effects import Journal
-from timelapse.store.failures import writing
-from timelapse.store.scratch import scratch_root
 from timelapse.tables.rowhash import one_array
 
 Ints = npt.NDArray[np.int64]
@@ -35,7 +31,7 @@ CERTAIN = 2**62
 """A difference of sums within this is what was added, not that and some 2**64."""
 _FEW = 64
 _LARGE = 1 << 28
-"""A log of more bytes than these lies in a file, of which the system keeps in memory what it likes."""
+"""A log of more bytes than these lies in a file, whatever the budget."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -85,6 +81,9 @@ class NativeLog:
         self.is_hopeless = False
         """Whether sums in it may come near the end of int64."""
         self._words = sliding.LINKED if views.queued else 3
+        filed = table.hash.filed
+        self._filed = _LARGE if filed is None else min(filed, _LARGE)
+        """A log of more bytes than these lies in a file."""
         self.rows: Ints = self.new_rows(_FEW)
         self.marks: Ints = np.zeros(HEAD + 2 * len(views.lags), np.int64)
         self.marks[BASE] = 1  # a stamp is never 0
@@ -230,7 +229,7 @@ class NativeLog:
 
     def new_rows(self, count: int) -> Ints:
         """An array for so many rows, whatever is in it."""
-        return _rows(count, self._words)
+        return blocks.empty(count * self._words, self._filed).reshape(count, self._words)
 
     def take(self, rows: Ints, first: int) -> None:
         """Have another array, which has the rows from this number on."""
@@ -431,13 +430,3 @@ def _find(log: Ints, keys: Ints, table: NativeTable) -> None:
     if sliding.recall(log, keys, table.slots, table.mask, width):
         table.hash.admit(np.unique(keys[log[: len(keys), 1] < 0], axis=0))
         sliding.recall(log, keys, table.slots, table.mask, width)
-
-
-def _rows(count: int, words: int) -> Ints:
-    if 8 * words * count <= _LARGE:
-        return blocks.empty(count * words).reshape(count, words)
-    root = scratch_root(large=True)
-    with writing(root), tempfile.TemporaryFile(dir=root) as file:
-        # Room is taken now: writing to a mapped page for which there is none would end the process.
-        os.posix_fallocate(file.fileno(), 0, 8 * words * count)
-        return np.asarray(np.memmap(file, np.int64, "w+", shape=(count, words)))

@@ -36,13 +36,13 @@ _MORE = 4
 """A state that is loaded gets room for one key in so many more: one that has grown so far goes on growing."""
 
 
-def _empty(rows: int, words: int, threads: int = 1) -> Ints:
+def _empty(rows: int, words: int, threads: int = 1, most: int | None = None) -> Ints:
     """Empty rows that begin where a line of the processor's caches does.
 
     A row of four words then never takes two lines, of which only one is asked for ahead: a fifth less
     time for 10 million anti-spam events.
     """
-    return blocks.zeros(rows * words, threads).reshape(rows, words)
+    return blocks.zeros(rows * words, threads, most).reshape(rows, words)
 
 
 @dataclass(frozen=True)
@@ -109,6 +109,8 @@ class HashTable:
         """What a key that was written takes at the slice's end."""
         self.most: int | None = None
         """Bytes that it should not take ahead of its keys."""
+        self.filed: int | None = None
+        """An array of more bytes than these lies in a file (None: none does)."""
         self.mapped: MappedRows | None = None
         self.moving: list[Callable[[Ints], Callable[[], None]]] = []
         """Called with a larger array that has all rows, before it is the table's. What is given is called right after."""
@@ -129,7 +131,7 @@ class HashTable:
         self.base, self.growing = self._base(0), None
 
     def _base(self, rows: int) -> Ints:
-        return blocks.zeros(rows * (1 + self._live)).reshape(rows, 1 + self._live)
+        return blocks.zeros(rows * (1 + self._live), most=self.filed).reshape(rows, 1 + self._live)
 
     @property
     def mask(self) -> np.uint64:
@@ -161,7 +163,8 @@ class HashTable:
         if self.has_room(more):
             return None
         wanted = self._wanted(self.rows + more, expected)
-        slots, base = _empty(wanted, self._words, self._threads), self._base(wanted if len(self.base) else 0)
+        slots = _empty(wanted, self._words, self._threads, self.filed)
+        base = self._base(wanted if len(self.base) else 0)
         if not self.rows:
             return Larger(slots, base, 0, ())
         prim.rehash(self.slots, slots, self.base, base, np.uint64(wanted - 1), self.width, 0, len(self.slots))
@@ -216,7 +219,7 @@ class HashTable:
         if len(self.base) != base or apart or self._is_shown:  # an image has the array
             words, ready = base * (1 + self._live), self._ready
             self._ready, self._is_shown = None, False
-            array = ready if ready is not None and len(ready) == words else blocks.empty(words)
+            array = ready if ready is not None and len(ready) == words else blocks.empty(words, self.filed)
             self.base = array.reshape(base, 1 + self._live)
         if not self.rows and not base:
             return
@@ -259,7 +262,7 @@ class HashTable:
     def make_ready(self) -> None:
         """Have memory for the next `turn`: in any thread, while the table is used. Who turns a table does not wait until the system has found it."""
         if self.tracked:
-            found = blocks.found(len(self.slots) * (1 + self._live))
+            found = blocks.found(len(self.slots) * (1 + self._live), self.filed)
             if len(found) == len(self.slots) * (1 + self._live):  # it has not grown meanwhile
                 self._ready = found
 
@@ -324,9 +327,10 @@ class Growing:
         with suppress(MemoryError, OSError):  # then it grows at once, or fails there
             for along in self._along:
                 along.find()
-            slots = blocks.found(rows * own, zeros=True).reshape(rows, own)
-            before = blocks.found(rows * base if self._based else 0, zeros=True).reshape(-1, base)
-            self._found = slots, before, blocks.found(rows * base) if self._is_tracked else None
+            filed = self._table.filed
+            slots = blocks.found(rows * own, filed, zeros=True).reshape(rows, own)
+            before = blocks.found(rows * base if self._based else 0, filed, zeros=True).reshape(-1, base)
+            self._found = slots, before, blocks.found(rows * base, filed) if self._is_tracked else None
 
     def go_on(self, events: int, *, full: bool) -> bool:
         """Move the next rows, before so many events, or all of them where the table is `full`. Whether all are moved, and who goes along is there."""

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from timelapse.kernels.native.memory import blocks
 from timelapse.kernels.native.memory.linking import NEXT, link, link_rows
 from timelapse.kernels.native.memory.table import NativeTable
 
@@ -47,7 +48,8 @@ class Members:
             return
         while room < used + more:
             room *= 2
-        nodes: Ints = np.zeros((room, self.nodes.shape[1]), np.int64)
+        words = self.nodes.shape[1]
+        nodes = blocks.zeros(room * words, most=self._table.hash.filed).reshape(room, words)
         nodes[:used] = self.nodes[:used]
         self.nodes = nodes
 

@@ -10,6 +10,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from timelapse.kernels.former import Guard
+from timelapse.kernels.native.memory import blocks
 from timelapse.kernels.native.memory.pool import AHEAD, intern, refill, spell
 from timelapse.model import decimals
 
@@ -35,6 +36,8 @@ class Interned:
         self._hashes = np.empty(AHEAD, np.uint64)
         self._odd = False
         self._lock = Guard()
+        self.filed: int | None = None
+        """An array of more bytes than these lies in a file (None: none does)."""
         for value in first:
             self.code(value)
 
@@ -125,18 +128,21 @@ class Interned:
         starts, data = self.buffers
         end = int(starts[count])
         if end + room > len(data):
-            larger = np.zeros(max(2 * len(data), end + room), np.uint8)
+            larger = self._zeros(-(-max(2 * len(data), end + room) // 8)).view(np.uint8)
             larger[:end] = data[:end]
             data = larger
         if count + 1 >= len(starts):
-            more = np.zeros(2 * len(starts), np.int64)
+            more = self._zeros(2 * len(starts))
             more[: count + 1] = starts[: count + 1]
             starts = more
         self.buffers = starts, data  # both at once: readers take no lock
         if 2 * (count + 1) > len(self._slots):
-            slots = np.zeros(2 * len(self._slots), np.uint64)
+            slots = self._zeros(2 * len(self._slots)).view(np.uint64)
             refill(slots, starts, data, count)
             self._slots = slots
+
+    def _zeros(self, words: int) -> Ints:
+        return np.zeros(words, np.int64) if self.filed is None else blocks.zeros(words, most=self.filed)
 
     def _strings(self, codes: Ints, kind: pa.DataType) -> pa.Array:
         if self._odd:  # there are strings that UTF-8 cannot hold: let pyarrow say so if they are meant
