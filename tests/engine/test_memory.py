@@ -111,7 +111,7 @@ def run(
 class Seen(tl.Event):
     user: int
     amount: int
-    name: str = ""
+    name: str
 
 
 @pytest.fixture(scope="module")
@@ -122,8 +122,10 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     users = np.random.default_rng(1).permutation(KEYS).astype(np.int64) * 7919
     for events in (3000, FEW, KEYS):
         raw = made / f"raw-{events}.parquet"
-        table = {"ts": np.arange(events) * 1000, "user": users[:events], "amount": np.arange(events) % 1000}
-        table["name"] = [f"{user:x}" for user in users[:events]]
+        table = {
+            "ts": np.arange(events) * 1000, "user": users[:events], "amount": np.arange(events) % 1000,
+            "name": pa.array([f"{user:x}" for user in users[:events]]),
+        }  # fmt: skip
         pq.write_table(pa.table(table), raw)
         Log.write(made / f"log-{events}", {Seen: Source(str(raw))})
     return made
@@ -184,9 +186,11 @@ def test_the_budget_holds(
 def test_the_budget_holds_for_windows(folder: Path) -> None:
     """Sums, latest operations and queues, with keys of integers, tuples and texts: tables and logs go to files."""
     logs, megabytes = [folder / "log-3000", folder / f"log-{KEYS}"], 30
-    settings = {"TIMELAPSE_KERNEL": "native", "TIMELAPSE_MEMORY": f"{megabytes}M"}
-    (before, *_), (peak, slices, *result) = run(folder, logs, "", program="Looks", **settings)
-    ((large, one, *expected),) = run(folder, logs[1:], "", program="Looks", TIMELAPSE_KERNEL="native")
+    kernel = {"TIMELAPSE_KERNEL": "native"}
+    (before, *_), (peak, slices, *result) = run(
+        folder, logs, "", 0, "Looks", **kernel, TIMELAPSE_MEMORY=f"{megabytes}M"
+    )
+    ((large, one, *expected),) = run(folder, logs[1:], "", 0, "Looks", **kernel)
     assert result == expected
     assert isinstance(before, int)
     assert isinstance(peak, int)
@@ -220,7 +224,7 @@ def test_a_kernel_whose_states_are_in_files_is_gone(monkeypatch: pytest.MonkeyPa
     monkeypatch.setenv("TIMELAPSE_KERNEL", kernel)
     monkeypatch.setenv("TIMELAPSE_MEMORY", "1M")
     monkeypatch.setattr(tasks, "SliceKernel", begun)
-    events = [Seen(user=n, amount=1, ts=n) for n in range(20_000)]
+    events = [Seen(user=n, amount=1, name="", ts=n) for n in range(20_000)]
     tl.replay(Count, events, spark=False, cache=False)
     assert len(alive) > 4
     assert max(alive) == 0, alive

@@ -162,7 +162,12 @@ def test_machine_code_with_many_keys_and_long_windows(memory: str, monkeypatch: 
     """Tables and logs grow and move, logs are shortened; what is rejected leaves nothing in them. With a small budget they lie in files."""
     monkeypatch.setattr(kernel, "PIECE", 500)
     filed, plain = [], blocks._filed
-    monkeypatch.setattr(blocks, "_filed", lambda words: filed.append(words) or plain(words))
+
+    def noted(words: int) -> Any:
+        filed.append(words)
+        return plain(words)
+
+    monkeypatch.setattr(blocks, "_filed", noted)
     if memory:
         monkeypatch.setenv(machine.MEMORY, memory)
     program: Any = load_source(SOURCE)

@@ -105,7 +105,7 @@ def _filed(words: int) -> Ints | None:
             # Room is taken now: writing to a mapped page for which there is none would end the process.
             os.posix_fallocate(file.fileno(), 0, 8 * words)
             return np.asarray(np.memmap(file, np.int64, "w+", shape=(words,)))
-    except OSError:
+    except (OSError, AttributeError):  # not every system has posix_fallocate
         return None
 
 
