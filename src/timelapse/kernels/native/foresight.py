@@ -184,8 +184,11 @@ class Foresight:
                     continue
                 assert known is not None
                 own = known[np.searchsorted(known, seqs[0]) : np.searchsorted(known, seqs[-1], side="right")]
-                at = np.searchsorted(seqs, own)
-                at = at[seqs[at] == own]
+                if seqs[-1] - seqs[0] == len(seqs) - 1:
+                    at = own - seqs[0]
+                else:
+                    at = np.searchsorted(seqs, own)
+                    at = at[seqs[at] == own]
                 if len(at):
                     places.append(np.flatnonzero(batch.kinds == kind)[at])
         return batch.passing(np.concatenate(places)) if places else batch

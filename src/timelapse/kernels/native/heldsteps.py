@@ -23,17 +23,28 @@ _NUMBERS: Ints = np.zeros(0, np.int64)
 
 
 class _Grown:
-    """An array that grows at its end. `expected`: so long it may become; memory is used as it grows."""
+    """An array that grows at its end. `expected`: so long it may become; memory is used as it grows. What is new has any values."""
 
     def __init__(self, like: Array, expected: int = 0) -> None:
-        self._all: Array = np.zeros((0, *like.shape[1:]), like.dtype)
+        self._all: Array = np.empty((0, *like.shape[1:]), like.dtype)
         self._expected, self.count = expected, 0
+        self._lent: Array | None = None
+        """The array that it is a part of, and does not write to."""
 
     def add(self, values: Array) -> None:
         end = self.count + len(values)
         self._reserve(end)
         self._all[self.count : end] = values
         self.count = end
+
+    def follow(self, array: Array, lo: int, hi: int) -> None:
+        """Add what an array has from `lo` to `hi`, of which all before `lo` was added. It is not copied where there is nothing else left than that."""
+        if self.count <= lo:
+            if self._lent is not array:
+                self._lent, self._all = array, array[lo - self.count :]
+            self.count += hi - lo
+        else:
+            self.add(array[lo:hi])
 
     def reserve(self, count: int) -> None:
         """So many more, whatever they are."""
@@ -46,14 +57,17 @@ class _Grown:
         self._all[self.count - count : self.count] = 0
 
     def _reserve(self, count: int) -> None:
-        if count > len(self._all):
-            larger: Array = np.zeros((max(2 * count, self._expected), *self._all.shape[1:]), self._all.dtype)
+        if count > len(self._all) or self._lent is not None:
+            larger: Array = np.empty((max(2 * count, self._expected), *self._all.shape[1:]), self._all.dtype)
             larger[: self.count] = self._all[: self.count]
-            self._all = larger
+            self._all, self._lent = larger, None
 
     def forget(self, count: int) -> None:
         left = self.count - count
-        self._all[:left] = self._all[count : self.count]
+        if self._lent is not None:
+            self._all = self._all[count:]
+        else:
+            self._all[:left] = self._all[count : self.count]
         self.count = left
 
     @property
@@ -95,21 +109,21 @@ class HeldSteps:
             self._begin(batch, batch.when, hi - lo)
         kinds, at = batch.kinds[lo:hi], self._kinds.count
         until = position + counts_of(kinds, len(position))
-        self._kinds.add(kinds)
+        self._kinds.follow(batch.kinds, lo, hi)
         self._when.append(batch.when[lo:hi])
         for notes in (self._noted, self._rows, self._earlier):
             notes.reserve(hi - lo)
         for grown, array, kind in zip(self._arrays, batch.arrays, self._of, strict=True):
             if kind in self._used:
-                grown.add(array[position[kind] : until[kind]])
+                grown.follow(array, int(position[kind]), int(until[kind]))
         position[:] = until
         self._note_events(settled)
         return at
 
     def _begin(self, batch: Batch, when: Array, at_a_time: int) -> None:
-        """The first steps come. Others are expected to be as many in the same time."""
+        """The first steps come. Others are expected to be as many in the same time. They are forgotten when half of them may be."""
         lasts = max(1, int(when[-1]) - int(when[0]))
-        self._expected = at_a_time + int(batch.events * min(_MOST_EXPECTED, 1.2 * self._span / lasts))
+        self._expected = at_a_time + int(batch.events * min(_MOST_EXPECTED, 2.4 * self._span / lasts))
         self._kinds = _Grown(batch.kinds, self._expected)
         self._noted, self._rows, self._earlier = (_Grown(_NUMBERS, self._expected) for _ in range(3))
         self._arrays = [_Grown(array, self._expected) for array in batch.arrays]
@@ -130,7 +144,7 @@ class HeldSteps:
         used, due = 2 * self.each, 2 * self.each + len(self.position)
         if len(self.copies) < end + 2 * used:
             rows = max(2 * (end + 2 * used), self._expected * self.each)
-            copies: Ints = np.zeros((rows, self.copies.shape[1]), np.int64)
+            copies: Ints = np.empty((rows, self.copies.shape[1]), np.int64)
             copies[: len(self.copies)] = self.copies
             self.copies = copies
         if len(self.again) < HEAD + used + int(self.again[:1].sum()) + 4 * due:

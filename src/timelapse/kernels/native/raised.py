@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from itertools import repeat
 from typing import Any
 
 import numpy as np
@@ -10,32 +11,44 @@ import numpy.typing as npt
 
 from timelapse.ids import Phase
 from timelapse.kernels.native.memory.strings import Interned
-from timelapse.kernels.native.unit import Raised, Unit, Word
+from timelapse.kernels.native.unit import REFUSED, Raised, Unit, Word
 from timelapse.model.failure import LONGEST, Quarantined, cause_of
 
 _CONVERSIONS: dict[int, Callable[[object], str]] = {ord("s"): str, ord("r"): repr, ord("a"): ascii}
 _PLAIN = Word("int")
+_NONE: Quarantined = (0, 0, 0, "", "", "", None, None)
 _DIGITS = 20
 """A number has so many at most."""
 
 
 def raised_rows(unit: Unit, rows: npt.NDArray[np.int64], interned: Interned) -> list[Quarantined]:
     """`rows` as the function put them out: see `REFUSED`."""
-    found, texts = list[Quarantined](), dict[tuple[int, ...], str]()
-    counts = {-1 - n: place.words for n, place in enumerate(unit.raising)}
-    numbers = {-1 - n: written for n, place in enumerate(unit.raising) if (written := _of_numbers(place))}
-    for ts, seq, _, number, _, *words in rows.tolist():
-        place = unit.raising[-1 - number]
-        text = place.text
-        if number in numbers:
-            text = numbers[number] % tuple(words[: counts[number]])
-        elif place.error is not None:
-            told = (number, *words[: counts[number]])
-            if told not in texts:
-                texts[told] = _text(place, iter(words), interned)
-            text = texts[told]
-        found.append((ts, Phase.LOG_EVENT, seq, place.event, place.handler, text, place.file, place.line))
+    found: list[Quarantined] = [_NONE] * len(rows)
+    for number in np.unique(rows[:, 3]).tolist():
+        at = np.flatnonzero(rows[:, 3] == number)
+        own, place = rows[at], unit.raising[-1 - number]
+        told = zip(
+            own[:, 0].tolist(), own[:, 1].tolist(), _texts(place, own[:, REFUSED:], interned), strict=True
+        )
+        event, handler, file, line = place.event, place.handler, place.file, place.line
+        made = [(ts, Phase.LOG_EVENT, seq, event, handler, text, file, line) for ts, seq, text in told]
+        if len(at) == len(rows):
+            return made
+        for n, row in zip(at.tolist(), made, strict=True):
+            found[n] = row
     return found
+
+
+def _texts(place: Raised, words: npt.NDArray[np.int64], interned: Interned) -> Iterable[str]:
+    """The texts of one place's errors."""
+    if place.error is None or not place.words:
+        return repeat(place.text if place.error is None else _text(place, iter(()), interned), len(words))
+    told = list(zip(*words.T[: place.words].tolist(), strict=True))
+    written = _of_numbers(place)
+    if written:
+        return map(written.__mod__, told)
+    texts = {each: _text(place, iter(each), interned) for each in dict.fromkeys(told)}
+    return map(texts.__getitem__, told)
 
 
 def _of_numbers(place: Raised) -> str:

@@ -124,6 +124,9 @@ def _entry(kept, again, back, t, slots, i):  # type: ignore[no-untyped-def]
             kept[entry, ROW + w] = slots[i, w]
         kept[entry, link] = 0
         slots[i, 0] = _numbered(slots[i, 0], entry) | _ASIDE
+    for n in range(HEAD, HEAD + again[1]):
+        if again[n] == entry:
+            return entry
     again[HEAD + again[1]] = entry
     again[1] += 1
     return entry
