@@ -45,7 +45,7 @@ def is_dead(named: str) -> bool:
     pid, _, start = rest.partition(".")
     if host != _host() or not pid.isdecimal() or (start and not start.isdecimal()):
         return False
-    if not _exists(int(pid)):
+    if not is_running(int(pid)):
         return True
     now = _started(int(pid))
     return bool(start) and int(start) != 0 and now is not None and now != int(start)
@@ -75,7 +75,8 @@ def _started(pid: int) -> int | None:
     return int(status[19]) if status is not None and len(status) > 19 else None
 
 
-def _exists(pid: int) -> bool:
+def is_running(pid: int) -> bool:
+    """Whether a process of this machine is there, whoever's it is."""
     try:
         os.kill(pid, 0)
     except ProcessLookupError:

@@ -13,6 +13,7 @@ import msgspec
 
 from timelapse.decoding import decoded
 from timelapse.errors import StorageError
+from timelapse.store.scratch import is_running
 from timelapse.store.waiting import at_most
 from timelapse.streaming.place import RunPlace
 
@@ -63,7 +64,7 @@ def other(place: RunPlace, wait: Callable[[float], bool]) -> Lease | None:
     if first.host == socket.gethostname():
         if first.process == os.getpid():
             return first if first.writer in _own else None
-        if not _exists(first.process):
+        if not is_running(first.process):
             return None
     until = time.monotonic() + SURE
     while time.monotonic() < until:
@@ -79,16 +80,6 @@ def _read_here(place: RunPlace) -> Lease | None:
     with suppress(StorageError):
         return read(place)
     return None
-
-
-def _exists(process: int) -> bool:
-    try:
-        os.kill(process, 0)
-    except ProcessLookupError:
-        return False
-    except OSError:  # it is somebody else's
-        return True
-    return True
 
 
 def read(place: RunPlace) -> Lease | None:
