@@ -138,5 +138,5 @@ def test_time_of_processes_is_measured() -> None:
     for blamed in (nullcontext, apart):
         with measured(found), blamed():
             subprocess.run(spend, check=True)
-    assert found[0] >= 0.39
-    assert found[1] < 0.39
+    assert found[0] >= 0.3  # the system rounds to ticks
+    assert found[1] < 0.3

@@ -9,6 +9,7 @@ import socket
 import subprocess
 import sys
 import textwrap
+import threading
 import time
 from pathlib import Path
 from typing import Any
@@ -34,6 +35,7 @@ from timelapse.streaming.collecting import collect
 from timelapse.streaming.head import Head
 from timelapse.streaming.reading import Reading
 from timelapse.streaming.rules import Rules
+from timelapse.streaming.saving import Saver
 from timelapse.streaming.sources.files import Files
 
 
@@ -206,7 +208,7 @@ def test_who_has_it() -> None:
     gone.wait()
     assert (other(lease.Lease("a", here, gone.pid, 3)), waits) == (None, 0)
     assert (other(lease.Lease("a", here, os.getpid(), 3)), waits) == (None, 0)
-    with lease.running("a"):
+    with lease.running("a", lambda: False):
         assert other(lease.Lease("a", here, os.getpid(), 3)) is not None
     for host, process in (("elsewhere", 7), (here, os.getppid())):
         found = other(lease.Lease("a", host, process, 3), renewed=True)
@@ -337,3 +339,31 @@ def test_who_takes_over_waits_for_a_source_that_is_away(
     assert "Hit does not answer, and is asked again: nobody answers" in told
     assert run.health.problem == ""
     assert run.digest == run_serial(Plain, hits(60)).digest
+
+
+def test_a_run_of_this_process_that_was_asked_to_end_is_waited_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`end` does not wait; who begins the run again at once was told that this very process runs it."""
+    folder, out = tmp_path / "hits", tmp_path / "out"
+    folder.mkdir()
+    put(folder / "1.jsonl", lines(hits(50)))
+    asked = threading.Event()
+    last = Saver.last
+
+    def later(saver: Saver, *given: Any) -> None:
+        assert asked.wait(LONG)
+        last(saver, *given)
+
+    monkeypatch.setattr(Saver, "last", later)
+    first = tl.live(Plain, {Hit: folder}, out, **FAST)
+    first.until(lambda e: e.end_seq >= 49)
+    with pytest.raises(Overtaken):
+        tl.live(Plain, {Hit: folder}, out, once=True, **FAST).wait(LONG)
+    first.end()
+    again = tl.live(Plain, {Hit: folder}, out, once=True, **FAST)
+    time.sleep(0.2)  # a run that is refused is refused meanwhile
+    assert again.health.state == "starting"
+    asked.set()
+    assert again.wait(LONG)
+    assert first.health.state == "stopped"

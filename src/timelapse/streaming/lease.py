@@ -22,8 +22,9 @@ EVERY = 0.5
 """Seconds between two renewals."""
 SURE = 2.0
 """Seconds after which a lease that nobody has renewed is nobody's."""
-_own: set[str] = set()
-"""The writers that run in this process."""
+_MOMENT = 0.02
+_own: dict[str, Callable[[], bool]] = {}
+"""The writers that run in this process, and whether each was asked to end."""
 
 
 class Lease(msgspec.Struct, frozen=True):
@@ -44,26 +45,31 @@ def hold(place: RunPlace, writer: str, count: int, *, ended: bool = False) -> No
 
 
 @contextmanager
-def running(writer: str) -> Iterator[None]:
-    """A writer runs in this process meanwhile."""
-    _own.add(writer)
+def running(writer: str, ending: Callable[[], bool]) -> Iterator[None]:
+    """A writer runs in this process meanwhile. `ending`: whether it was asked to end."""
+    _own[writer] = ending
     try:
         yield
     finally:
-        _own.discard(writer)
+        del _own[writer]
 
 
 def other(place: RunPlace, wait: Callable[[float], bool]) -> Lease | None:
     """Who has a live run now: the lease, where somebody renews it. `wait` sleeps so many seconds; True ends it, and nobody is known.
 
-    Returns at once where there is none, its holder has ended, or was a process of this machine that is gone.
+    Returns at once where there is none, its holder has ended, or was a process of this machine that is gone. One of this process that was asked to end is waited for.
     """
     first = _read_here(place)
     if first is None or first.ended:
         return None
     if first.host == socket.gethostname():
         if first.process == os.getpid():
-            return first if first.writer in _own else None
+            while (ending := _own.get(first.writer)) is not None:
+                if not ending():
+                    return first
+                if wait(_MOMENT):
+                    break
+            return None
         if not is_running(first.process):
             return None
     until = time.monotonic() + SURE

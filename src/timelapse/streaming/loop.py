@@ -291,7 +291,7 @@ class Loop:
     def _hold(self, writer: str) -> None:
         """Say again and again that this process is there."""
         count = 0
-        with lease.running(writer):
+        with lease.running(writer, lambda: self._stop.is_set() or self._over.is_set()):
             while not self._over.is_set():
                 count += 1
                 with suppress(OSError, StorageError):
