@@ -23,6 +23,7 @@ import pytest
 import timelapse as tl
 from tests.cli.run_cli import cli
 from timelapse.errors import IngestError
+from timelapse.ingest import making
 from timelapse.log import Log, Source
 
 if TYPE_CHECKING:
@@ -348,3 +349,37 @@ def test_json_that_is_not_utf8_is_a_bad_row(tmp_path: Path) -> None:
     assert f"byte {byte} is not UTF-8" in bad
     done = cli("init", file, "--out", tmp_path / "made")
     assert done.code == 0, done.err
+
+
+@pytest.mark.parametrize("how", ["grown", "shorter", "rewritten", "gone"])
+def test_a_file_that_is_changed_while_it_is_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, how: str
+) -> None:
+    """What was read may be of both: the log had it, and nothing was said."""
+    file = tmp_path / "pay.csv"
+    text = "ts,id,shop\n" + "".join(f"{n},{n},s{n}\n" for n in range(1, 50))
+    file.write_text(text)
+    read = making.ingest
+
+    def changing(*given: Any) -> Any:
+        found = read(*given)
+        if how == "gone":  # as by log rotation
+            file.unlink()
+        else:
+            file.write_text({"grown": text + "60,6", "shorter": text[:-9], "rewritten": text[::-1]}[how])
+            os.utime(file, ns=(0, 0))
+        return found
+
+    monkeypatch.setattr(making, "ingest", changing)
+    if how in ("shorter", "rewritten"):
+        with pytest.raises(IngestError, match=r"pay\.csv.*changed while it was read") as error:
+            Log.write(tmp_path / "log", {Pay: file})
+        assert error.value.code == "TL412"
+        assert not (tmp_path / "log").exists()
+        return
+    log = Log.write(tmp_path / "log", {Pay: file})
+    assert len(log) == 49
+    said = [w for entry in log.manifest.ingests for one in entry.sources for w in one.warnings]
+    assert [f"{file} grew from {len(text)} to {len(text) + 4} bytes" in w for w in said] == [True] * (
+        how == "grown"
+    )

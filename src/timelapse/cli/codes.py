@@ -49,7 +49,7 @@ TL411 An ingest option that does not fit
 The message says which one and what it may be.
 
 TL412 No files, or files that cannot be read
-The path, folder or glob has no files, or a file is not of its format. A text file must have one record per line: a JSON array, objects over several lines and lines that end with CR alone are named, with the command that converts them.
+The path, folder or glob has no files, or a file is not of its format, or was changed while it was read. A text file must have one record per line: a JSON array, objects over several lines and lines that end with CR alone are named, with the command that converts them.
 
 TL413 Columns that do not fit the event
 A field has no column, or a column's type cannot become the field's. Map it: --map Message.sender=src. Or no row at the beginning of a CSV file fits: the message names the separator, the quote or the header that would.

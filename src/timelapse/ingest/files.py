@@ -90,6 +90,16 @@ def list_files(paths: Sequence[str]) -> list[SourceFile]:
     return sorted(found.values(), key=lambda f: f.path.encode("utf-8", "surrogateescape"))
 
 
+def changed_since(paths: Sequence[str], files: Sequence[SourceFile]) -> list[tuple[SourceFile, SourceFile]]:
+    """Those of the files under `paths` that are not what they were when they were listed: as they were, and as they are. One that is gone is left out."""
+    try:
+        there = {file.path: file for file in list_files(paths)}
+    except IngestError:
+        return []
+    pairs = [(file, there[file.path]) for file in files if file.path in there]
+    return [(was, now) for was, now in pairs if (was.size, was.modified) != (now.size, now.modified)]
+
+
 def _expand(path: str) -> list[SourceFile]:
     if path.lower().startswith("file:"):
         path = str(local_path(path, "source"))

@@ -16,6 +16,7 @@ from timelapse.env.garbage import memory_reused
 from timelapse.errors import EventOrderError, IngestError, Place, UsageError
 from timelapse.ids import DAY
 from timelapse.ingest import drift
+from timelapse.ingest.files import changed_since
 from timelapse.ingest.noticed import Noticed, goes_back, lateness, warnings_of
 from timelapse.ingest.parse import NOT_UTF8, OPEN_CELL
 from timelapse.ingest.prepare import types_of
@@ -142,6 +143,7 @@ def accepted(
             )  # fmt: skip
         warnings = [
             *_without_rows(one, noticed, base),
+            *_grown(one),
             *warnings_of(name, noticed, files, time.time_ns() // 1000),
         ]
         taken = {f.path: f.size for f in one.files} if one.source.is_files else {}
@@ -193,6 +195,25 @@ def _without_rows(one: Prepared, noticed: Noticed, base: int) -> list[str]:
         return []
     others = f" and {many(len(empty) - 1, 'other file', 'other files')}" if len(empty) > 1 else ""
     return [f"{one.plan.kind.name}: no rows in {empty[0]}{others}"]
+
+
+def _grown(one: Prepared) -> list[str]:
+    """A warning for each file that grew while it was read. Raises IngestError for one that was changed otherwise: what was read of it may be of both."""
+    if not one.source.is_files or one.source.elsewhere is not None:
+        return []
+    changed = changed_since(one.source.paths, one.files)
+    for was, now in changed:
+        if now.size <= was.size:
+            raise IngestError(
+                f"the file was changed while it was read: it had {was.size:,} bytes, and has {now.size:,}"
+                + " others" * (now.size == was.size), place=Place(was.path), code="TL412",
+                hint="nothing was written; ingest it when nothing writes to it any more, or a copy of it",
+            )  # fmt: skip
+    return [
+        f"{one.plan.kind.name}: {was.path} grew from {was.size:,} to {now.size:,} bytes while it was read: rows that came meanwhile may be missing, "
+        "and the last one may be cut; ingest it again when it is complete"
+        for was, now in changed
+    ]
 
 
 def _place(shown: Sequence[BadRow]) -> Place | None:
