@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 from hypothesis import given, settings
@@ -13,16 +13,19 @@ import timelapse as tl
 from tests.depth import deep
 from tests.engine.logs import logs
 from tests.engine.programs import ALL, A, B
+from tests.engine.test_windows import LOG, Found, Message, Views
 from timelapse.analysis import analyse, final_pass
 from timelapse.engine import spill
 from timelapse.env import machine
 from timelapse.errors import UsageError
 from timelapse.kernels.lowered import event_bytes
+from timelapse.kernels.python import rowlog
 from timelapse.log import MemoryLog
 from timelapse.model.program import as_program, spec_of
 from timelapse.run import replay, run_serial, slices
 from timelapse.run.slices import least_slices
-from timelapse.tables import lookup, merge
+from timelapse.tables import lookup, merge, shelf
+from timelapse.testing import random_log
 
 
 class Stops:
@@ -66,6 +69,74 @@ def test_replay_with_hardly_any_memory(
     found = run.verify()
     assert found.ok, found.text
     assert (run.digest, run.state_digest) == (reference.digest, reference.state_digest)
+
+
+class Pair(NamedTuple):
+    a: int
+    b: str
+
+
+class Held(tl.Program):
+    """What takes more than sums and latest rows: operations, what beats them, what stood at a time, keys of several parts."""
+
+    low: tl.Min[tuple[int, str], int] = tl.state(default=99)
+    begun: tl.First[int, Pair | None]
+    first: tl.Value[int, int] = tl.state(default=-1)
+    pair: tl.Value[int, Pair | None]
+    seen: tl.Set[tuple[int, str]]
+    members: tl.SetOf[int, str]
+
+    @tl.on(Message)
+    def go(self, m: Message) -> None:
+        key = m.user, str(m.to)
+        self.low.add(key, m.seq % 7)
+        self.begun.add(m.user, Pair(*key))
+        self.first.setdefault(m.user, m.to)
+        if m.to in (1, 2):
+            del self.first[m.user]
+        self.pair[m.user] = Pair(*key)
+        self.seen.add(key)
+        self.members.add(m.user, key[1])
+        if self.low.last(2 * tl.SECOND)[key] == 3:
+            self.reject("three")
+        self.tell("low", m.user, self.low.last(tl.SECOND)[key])
+        begun, pair = self.begun.last(tl.SECOND)[m.user], self.pair.ago(tl.SECOND)[m.to]
+        self.tell("begun", m.user, -1 if begun is None else begun.a)
+        self.tell("pair", m.user, -1 if pair is None else pair.a)
+        self.tell("first", m.user, self.first.last(tl.SECOND)[m.user])
+        self.tell("seen", m.user, int((m.to, str(m.user)) in self.seen.ago(tl.SECOND)))
+        self.tell("members", m.user, self.members.ago(2 * tl.SECOND).count(m.user))
+
+    def tell(self, what: str, user: int, value: int) -> None:
+        self.emit(Found(what=what, user=user, value=value))
+
+
+@pytest.mark.parametrize("program", [Views, Held])
+@pytest.mark.parametrize("seed", range(deep(2, 1)))
+def test_windows_with_hardly_any_memory(
+    monkeypatch: pytest.MonkeyPatch, program: type[tl.Program], seed: int
+) -> None:
+    """As Python, what they have by key goes to a file after every slice, and rows do after a few; and where a slice begins with earlier rows."""
+    away = 0
+    put_away = shelf.Shelf.put_away
+
+    def counted(own: shelf.Shelf) -> bool:
+        nonlocal away
+        away += 1
+        return put_away(own)
+
+    log = MemoryLog(random_log(LOG, seed=seed, count=60), LOG)
+    reference = run_serial(program, log)
+    monkeypatch.setattr(shelf.Shelf, "put_away", counted)
+    monkeypatch.setattr(rowlog, "_LEAST", 4)
+    monkeypatch.setenv(machine.MEMORY, "1")
+    monkeypatch.setenv("TIMELAPSE_KERNEL", "interpreted")
+    for count, strategy in ((2, "chain"), (20, "chain"), (3, "staged")):
+        run = replay(program, log, slices=count, spark=False, strategy=strategy)
+        assert (run.digest, run.state_digest) == (reference.digest, reference.state_digest)
+        found = run.verify()
+        assert found.ok, found.text
+    assert away > 10
 
 
 class Last(tl.Program):

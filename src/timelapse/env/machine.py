@@ -55,6 +55,11 @@ def carried(budget: int) -> int:
     return budget // 4
 
 
+def carried_if_set(budget: int | None) -> int | None:
+    """The same where the user has set the budget, else None."""
+    return None if budget is None or memory_setting() is None else carried(budget)
+
+
 def memory_setting() -> int | None:
     """The bytes in the environment variable TIMELAPSE_MEMORY (`500M`, `4G`); None where it is not set."""
     text = os.environ.get(MEMORY)

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from timelapse.analysis.result import PassProgram
+from timelapse.env.machine import carried_if_set
 from timelapse.errors import UsageError
 from timelapse.kernels import budget
 from timelapse.kernels.base import PassResult, Tick
@@ -261,16 +262,14 @@ class SliceKernel:
         return self._python.run_source(source, tick)
 
     def _interpret(self, starts: Mapping[str, Start], before: Before | None) -> None:
-        states = spec_of(self._program).states
-        known = {
-            name: starting(states[name], table, self._events, self._memory) for name, table in starts.items()
-        }
-        timeless = self._work.timeless
+        states, own = spec_of(self._program).states, (self._events, self._memory)
+        known = {name: starting(states[name], table, *own) for name, table in starts.items()}
+        timeless, room = self._work.timeless, carried_if_set(self._memory)
         at_once = timeless or all(use.what == "derive" for use in spec_of(self._program).times)
         if has_steps(self._program) and not timeless:
             self._python = SteppingKernel(
                 self._program, self._work, known, final=self._final, rows=self._rows, folder=self._folder,
-                quarantine=self._quarantine, gone=self._gone,
+                quarantine=self._quarantine, gone=self._gone, room=room,
             )  # fmt: skip
         elif at_once and rewritten(self._share if self._open else self._events):
             self._python = FlatKernel(
@@ -279,7 +278,7 @@ class SliceKernel:
         else:
             self._python = InterpretedKernel(
                 self._program, self._work, known, final=self._final, quarantine=self._quarantine,
-                rows=self._rows, folder=self._folder,
+                rows=self._rows, folder=self._folder, room=room,
             )  # fmt: skip
         self._python.open = self._open
         if self._python.windows is not None and before is not None:

@@ -19,6 +19,8 @@ class Earlier(NamedTuple):
     """What a stored key held before the first of the others, or ABSENT; None: nothing did. For values as of a time."""
     end: int | None = None
     """Time goes on from here."""
+    log: RowLog | None = None
+    """The log itself, which is of no use to anybody else: one of the same kind may take over what it has, in place of all this."""
 
 
 Before = Callable[[str, str, int], Earlier]

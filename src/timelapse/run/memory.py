@@ -18,13 +18,11 @@ def memory_of(plan: Plan, job: Job, compiled: Mapping[str, bool]) -> dict[str, A
     """For the certificate: a task's budget in bytes (None: half of its machine's memory, shared out), whether the user has set it, and
     what it does not bound. `compiled`: which passes ran compiled."""
     is_compiled = compiled.get("final", False)
-    filed = (
-        is_compiled and job.careful and bool(job.passes[-1].logs) and plan.mode != "staged" and not job.given
-    )
+    away = job.careful and bool(job.passes[-1].logs) and plan.mode != "staged" and not job.given
     found = [
         *_beside(plan, job),
-        *_states(plan, job, compiled=is_compiled, filed=filed),
-        *_times(job, filed=filed),
+        *_states(plan, job, compiled=is_compiled, filed=is_compiled and away),
+        *_times(job, away=away),
     ]
     return {"budget": job.memory, "set": job.careful, "unbounded": found}
 
@@ -46,11 +44,12 @@ def _states(plan: Plan, job: Job, *, compiled: bool, filed: bool) -> Iterator[st
         yield f"states that are loaded whole: {', '.join(whole)}"
 
 
-def _times(job: Job, *, filed: bool) -> Iterator[str]:
+def _times(job: Job, *, away: bool) -> Iterator[str]:
+    """`away`: what windows hold lies in files, or goes to one (native/starting.py, tables/shelf.py)."""
     spec: ProgramSpec = spec_of(job.program)
     logs = job.passes[-1].logs
     held = sorted(name for name, forms in logs.items() if any(form != NET for form in forms))
-    if held and not filed:
+    if held and not away:
         yield f"windows over {', '.join(held)}"
     if any(use.what in _AHEAD for use in spec.times):
         yield "what is pending"

@@ -177,7 +177,7 @@ class LazyDict(dict[Any, Any]):
 
     __slots__ = ("_start",)
 
-    def __init__(self, start: MappedTable | MappedLevels) -> None:
+    def __init__(self, start: MappedTable | MappedLevels | None) -> None:
         super().__init__()
         self._start: MappedTable | MappedLevels | None = start
 

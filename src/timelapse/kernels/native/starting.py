@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import partial
 
 from timelapse.analysis.result import PassProgram
-from timelapse.env.machine import carried, memory_setting
+from timelapse.env.machine import carried, carried_if_set
 from timelapse.kernels.native.memory.changes import UNKNOWN, hashed_as
 from timelapse.kernels.native.memory.hashtable import HashTable
 from timelapse.kernels.native.memory.layout import layout_of
@@ -71,12 +71,13 @@ def _is_numbers(table: NativeTable) -> bool:
 def _set_apart(unit: Unit, tables: Mapping[str, NativeTable], memory: int | None) -> None:
     """Tables that no spill makes empty (`NativeKernel.state_bytes`), their logs and strings lie in files from some size on, where the user has set
     the budget. By default, which is half of the machine's memory, they do not: a file costs more."""
-    if memory is None or memory_setting() is None:
+    room = carried_if_set(memory)
+    if room is None:
         return
     stay = {table.hash for table in tables.values() if table.hash.exact}
     if not unit.windows:
         stay -= {t.hash for n, t in tables.items() if n not in unit.indexed and t.can_be_mapped}
-    most = carried(memory) // (_ARRAYS * (len(stay) + 1) + len(unit.windows))
+    most = room // (_ARRAYS * (len(stay) + 1) + len(unit.windows))
     for table in tables.values():
         if table.hash in stay:
             table.hash.filed = table.interned.filed = most

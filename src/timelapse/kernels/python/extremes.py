@@ -10,7 +10,8 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any
 
-from timelapse.kernels.python.rowlog import Cursor, PythonLog, read_only
+from timelapse.kernels.python.latest import read_only
+from timelapse.kernels.python.rowlog import Cursor, PythonLog
 from timelapse.kernels.python.stores import PlainStore
 from timelapse.kinds.past import ReadOnly
 
@@ -28,10 +29,12 @@ def _never(new: Any, old: Any) -> bool:
 class Extremes(Cursor):
     """What the operations in the window make of nothing, for these kinds."""
 
+    keeps_rows = True
+
     def __init__(self, log: PythonLog, width: int) -> None:
         super().__init__(log, width)
         kind: Any = log.spec.kind
-        self._queues: dict[Any, _Queue] = {}
+        self._queues: dict[Any, _Queue] = log.table()
         self._made: dict[Any, Any] = {}
         self._alone = kind(log.spec, PlainStore(self._made))
         """A state in which an operation is done by itself: that checks and converts what it was given."""

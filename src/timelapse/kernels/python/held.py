@@ -73,9 +73,10 @@ class Held:
 
     @property
     def nbytes(self) -> int:
-        """What the exact states take in memory, roughly."""
+        """What the exact states and their windows take in memory, roughly."""
         plain = [store.data for store in self.stores.values() if isinstance(store, PlainStore)]
-        return bytes_of([*(store.data for store in self.tracked.values()), *plain])
+        windows = 0 if self.windows is None else self.windows.nbytes
+        return bytes_of([*(store.data for store in self.tracked.values()), *plain]) + windows
 
     def take_written(self, name: str, key: Any) -> bool:
         """Whether a key of an exact state was written since the slice began, or since this was last asked."""

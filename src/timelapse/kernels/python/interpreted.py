@@ -48,13 +48,14 @@ class InterpretedKernel:
     those are kept by somebody else, and what they collect is not in the results. With `quarantine` an
     event at which a handler raises is undone and listed, and the next one follows; at most so many of a slice: the
     next one fails, and its error has them (HandlerError.taken). `journal`: the one that those states write to, where
-    they have one. `rows`: whether what a slice did to states that are looked back on is asked for; `folder`: where such rows may wait.
+    they have one. `rows`: whether what a slice did to states that are looked back on is asked for; `folder`: where such rows may wait. `room`: bytes that
+    states should not exceed by much: from these on windows can be put away (None: no matter).
     """
 
     def __init__(
         self, program: Program, work: PassProgram, starts: Mapping[str, dict[Any, Any]], *, final: bool,
         quarantine: int | None = None, live: Live = nobody_else, journal: Journal | None = None, rows: bool = True,
-        folder: Path | None = None,
+        folder: Path | None = None, room: int | None = None,
     ) -> None:  # fmt: skip
         self._program = program
         self._work = work
@@ -66,7 +67,7 @@ class InterpretedKernel:
             self._journal = []
         windows: Windows | None = None
         if work.logs or (WRITES in self._spec.states and not work.timeless):
-            windows = Windows(program, work, self._journal, final=final, folder=folder, keep=rows)
+            windows = Windows(program, work, self._journal, final=final, folder=folder, keep=rows, room=room)
         self.windows = windows
         """Its views of the past, where the program has any."""
         self._held = Held(
@@ -151,7 +152,7 @@ class InterpretedKernel:
 
     @property
     def state_bytes(self) -> int:
-        """What the exact states take in memory, roughly."""
+        """What the exact states and their windows take in memory, roughly."""
         return self.held.nbytes
 
     def begin(self) -> None:

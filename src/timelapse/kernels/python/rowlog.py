@@ -5,12 +5,11 @@ leaves it next. So an event costs its rows once in and once out, whatever a wind
 wait in files once there are many of them: in memory are a window's keys, the newest rows and one block per cursor.
 
 `last(W)` of what is added up is the sum of a window's rows; of sets and values it is what the latest row of each key in the
-window left. `ago(L)` of what is added up is the value now minus the sum of the last L. Other kinds: kernels/python/versions.py.
+window left. `ago(L)` of what is added up is the value now minus the sum of the last L. Code of both: kernels/python/latest.py; other kinds: kernels/python/versions.py.
 """
 
 from __future__ import annotations
 
-import functools
 import uuid
 from bisect import bisect_right
 from collections.abc import Iterator, Mapping
@@ -20,34 +19,48 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from timelapse.errors import UsageError
 from timelapse.ids import INT64_MAX
-from timelapse.kernels.python.stores import PlainStore
 from timelapse.kernels.rowlog import Earlier
-from timelapse.kinds.base import ABSENT, State, StateSpec
+from timelapse.kinds.base import ABSENT, StateSpec
 from timelapse.kinds.effects import Journal
-from timelapse.kinds.grouped import Grouped
-from timelapse.kinds.mean import beyond
-from timelapse.kinds.past import ReadOnly
-from timelapse.model.types import TupleType
 from timelapse.tables.effectlog import Rows, rows_of, rows_table
 from timelapse.tables.rowhash import one_array
-from timelapse.tables.table import key_list, key_names, read_table, write_table
+from timelapse.tables.shelf import Shelf
+from timelapse.tables.table import read_table, write_table
 
 BLOCK = 1 << 16
-"""Rows that go to a file together."""
-
-_LOW = (1 << 32) - 1
+"""Rows that go to a file together,"""
+_LEAST = 2048
+"""or fewer, where all that are in memory would take more than"""
+_PART = 2
+"""this part of what is meant for states."""
+ROW_BYTES = 200
+"""What a row takes, roughly."""
 
 _NEVER = INT64_MAX
 """When the next row leaves a window that is empty."""
 
 
+def block_rows(room: int, logs: int, cursors: int) -> int:
+    """Rows of a block: each log has two of new rows in memory, and each cursor one. `room`: bytes that are meant for states."""
+    return max(_LEAST, min(BLOCK, room // (_PART * ROW_BYTES * max(1, 2 * logs + cursors))))
+
+
 class PythonLog:
     """A kernels.rowlog.RowLog: the rows of one form of one state, and the cursors over them."""
 
-    def __init__(self, spec: StateSpec, form: str, journal: Journal | None, folder: Path | None) -> None:
-        self.spec, self.form = spec, form
+    def __init__(
+        self,
+        spec: StateSpec,
+        form: str,
+        journal: Journal | None,
+        folder: Path | None,
+        shelf: Shelf | None = None,
+    ) -> None:
+        """`shelf`: where cursors keep what they have by key, so that it can be put away (None: in memory)."""
+        self.spec, self.form, self.shelf = spec, form, shelf
+        self.size = BLOCK
+        """Rows of a block."""
         self.cursors: list[Cursor] = []
         self.live: Mapping[str, Any] = {"now": 0}
         """Where the pass keeps the time of the step."""
@@ -64,6 +77,9 @@ class PythonLog:
         """The number of the slice's first row."""
         self.asked = True
         """Whether anybody asks for the slice's rows."""
+        self._is_filling = False
+        self._put = 0
+        """So many rows there were when what cursors have by key was put away."""
 
     @property
     def count(self) -> int:
@@ -84,7 +100,7 @@ class PythonLog:
         else:
             before = [cursor.enter(now, number, key, value) for cursor in self.cursors]
             self._journal.append((self, key, (value, before)))
-        if len(times) >= 2 * BLOCK and times[BLOCK] < now:
+        if len(times) >= 2 * self.size and times[self.size] < now:
             self._seal(now)
 
     def take_back(self, key: Any, noted: tuple[Any, list[Any]]) -> None:
@@ -128,14 +144,43 @@ class PythonLog:
         path.unlink()  # what is mapped stays readable
         return found
 
+    def table(self) -> dict[Any, Any]:
+        """A dict for what a cursor has by key."""
+        return {} if self.shelf is None else self.shelf.dict()
+
+    @property
+    def nbytes(self) -> int:
+        """What cursors keep of the rows that came since the shelf was filled, beside their keys, roughly."""
+        return (self.count - self._put) * sum(ROW_BYTES for cursor in self.cursors if cursor.keeps_rows)
+
+    def put_away(self) -> None:
+        """What cursors have by key is on the shelf."""
+        self._put = self.count
+
+    def relieve(self, rows: int) -> bool:
+        """Where cursors are filled before a pass begins, and `rows` were kept since that was last done: put them away if they outgrow their memory."""
+        shelf = self.shelf if self._is_filling else None
+        return shelf is not None and shelf.nbytes + ROW_BYTES * rows > shelf.room and shelf.put_away()
+
+    def go_on(self, other: PythonLog) -> None:
+        """Take over what a log of the same state, which is of no use afterwards, has: rows, cursors and what these have by key."""
+        self._blocks, self.tail, self.base, self._begin = other._blocks, other.tail, other.base, other.count
+        self.cursors, self.shelf, self._put = other.cursors, other.shelf, other._put
+        for cursor in self.cursors:
+            cursor.move(self)
+
     def recall(self, earlier: Earlier) -> None:
         """See RowLog."""
         for table in earlier.tables:
-            self._blocks.append((self.base, table))
-            self.base += table.num_rows
-        self._begin = self.base
+            for first in range(0, table.num_rows, self.size):
+                piece = table.slice(first, self.size)
+                self._blocks.append((self.base, piece))
+                self.base += piece.num_rows
+        self._begin = self._put = self.base
+        self._is_filling = True
         for cursor in self.cursors:
             cursor.recall(earlier)
+        self._is_filling = False
 
     def place(self, width: int) -> int:
         """See RowLog."""
@@ -216,6 +261,10 @@ class Cursor:
     state: Any
     """What `last` gives."""
     alive = True
+    what = ""
+    """What asks for it: see Windows."""
+    keeps_rows = False
+    """Whether what it has by key grows with each row."""
 
     def __init__(self, log: PythonLog, width: int) -> None:
         self.width = width
@@ -228,6 +277,10 @@ class Cursor:
     def place(self) -> int:
         """The number of the row that leaves next."""
         return self._first + self._at
+
+    def move(self, log: PythonLog) -> None:
+        """It is a cursor of another log, which has the same rows."""
+        self._log = log
 
     def fill(self, skip: int = 0) -> None:
         """Take in all rows that there are but the first few; the first use then has the old ones leave."""
@@ -246,8 +299,11 @@ class Cursor:
 
     def take_in(self, first: int) -> None:
         """Take in the rows from a number on."""
-        for number, ts, key, value in self._log.after(first):
+        log, size, since = self._log, self._log.size, first
+        for number, ts, key, value in log.after(first):
             self.come(ts, number, key, value)
+            if (number - first) % size == 0 and log.relieve(number - since if self.keeps_rows else 0):
+                since = number
 
     def enter(self, now: int, number: int, key: Any, value: Any) -> Any:
         """A row is written. Gives what `take_back` needs."""
@@ -305,176 +361,3 @@ class Cursor:
     def undo(self, key: Any, value: Any, before: Any) -> None:
         """The latest row goes; `before` is what `come` gave."""
         raise TypeError("abstract")
-
-
-class Sums(Cursor):
-    """Of what is added up: each key's sum over the window."""
-
-    def __init__(self, log: PythonLog, width: int) -> None:
-        super().__init__(log, width)
-        self._sums: dict[Any, int] = {}
-        self._size = 0
-        """The sum of all rows without their signs: where that is small no sum leaves int64."""
-        self._checked = not log.spec.kind.net_window
-        self._past: State | None = None
-        spec = log.spec
-        store = (
-            ReadOnly(self._get, self._items) if self._checked else ReadOnly(self._sums.get, self._sums.items)
-        )
-        self.state = spec.kind(spec, store)
-        self._grouped = self.state if isinstance(self.state, Grouped) else None
-        """Where it has an index of what stands under a key, that has to follow."""
-
-    def come(self, ts: int, number: int, key: Any, value: Any) -> None:
-        self._add(key, value)
-        if self._checked:
-            self._size += abs(value)
-
-    def _add(self, key: Any, value: Any) -> None:
-        sums = self._sums
-        was = sums.get(key, 0)
-        found = was + value
-        if found:
-            sums[key] = found
-            if not was and self._grouped is not None:
-                self._grouped._enter(key)
-        elif was:
-            del sums[key]
-            if self._grouped is not None:
-                self._grouped._leave(key)
-
-    def go(self, number: int, key: Any, value: Any) -> None:
-        self.undo(key, value, None)
-
-    def take_in(self, first: int) -> None:
-        """Added up by key before they are looked at."""
-        spec, sums = self._log.spec, self._sums
-        for _, table in self._log.tables(first):
-            n = np.asarray(one_array(table.column("n")))
-            names = key_names(spec)
-            halves = table.select(names).append_column("high", pa.array(n >> 32))
-            halves = halves.append_column("low", pa.array(n & _LOW))
-            found = halves.group_by(names).aggregate([("high", "sum"), ("low", "sum")])
-            high, low = (one_array(found.column(name)).to_pylist() for name in ("high_sum", "low_sum"))
-            for key, h, w in zip(key_list(spec, found), high, low, strict=True):
-                total = sums.get(key, 0) + (h << 32) + w
-                if total:
-                    sums[key] = total
-                else:
-                    sums.pop(key, None)
-            if self._checked:
-                size = np.where(n < 0, ~n, n)  # of the smallest integer there is no opposite
-                self._size += int((size >> 32).sum() << 32) + int((size & _LOW).sum()) + int((n < 0).sum())
-
-    def undo(self, key: Any, value: Any, before: Any) -> None:
-        self._add(key, -value)
-        if self._checked:
-            self._size -= abs(value)
-
-    def _get(self, key: Any, default: Any) -> Any:
-        if self._size > INT64_MAX:
-            self._check(key[:-1])
-        return self._sums.get(key, default)
-
-    def _items(self) -> Any:
-        if self._size > INT64_MAX:
-            self._check(None)
-        return self._sums.items()
-
-    def _check(self, under: Any) -> None:
-        """Raise IntRange where adding the window of a Mean up from nothing leaves int64 on the way: under one key, or any."""
-        totals: dict[Any, int] = {}
-        for _, _, key, n in self._log.after(self.place):
-            if under is None or key[:-1] == under:
-                total = totals[key] = totals.get(key, 0) + n
-                if not -INT64_MAX - 1 <= total <= INT64_MAX:
-                    outer = self._log.spec.outer
-                    declared = key[:-1] if isinstance(outer, TupleType) else key[0]
-                    raise beyond(self._log.spec.name, declared, key[-1], total)
-
-    def past(self, now: Any) -> State:
-        """The state as it was `width` ago, from the one now: always the same object."""
-        if self._past is not None:
-            if isinstance(self._past, Grouped):
-                self._past._own.clear()  # its index, if it made one, is of another time
-            return self._past
-        spec, sums = self._log.spec, self._sums
-
-        def get(key: Any, default: Any) -> Any:
-            value = now._get(key, 0) - sums.get(key, 0)
-            return value if value else default
-
-        def items() -> list[tuple[Any, int]]:
-            found = dict(now._items())
-            for key, n in sums.items():
-                found[key] = found.get(key, 0) - n
-            return [(key, n) for key, n in found.items() if n]
-
-        self._past = spec.kind(spec, ReadOnly(get, items))
-        return self._past
-
-
-class Latest(Cursor):
-    """Of sets and values: what the latest row of each key in the window left."""
-
-    def __init__(self, log: PythonLog, width: int) -> None:
-        super().__init__(log, width)
-        self._values: dict[Any, Any] = {}
-        self._number: dict[Any, int] = {}
-        """The number of each key's latest row."""
-        kind: Any = log.spec.kind
-        self.state = read_only(kind)(log.spec, PlainStore(self._values))
-        self._put, self._drop = self.state._put, self.state._drop
-
-    def come(self, ts: int, number: int, key: Any, value: Any) -> Any:
-        before = (self._number.get(key, -1), self._values.get(key, ABSENT))
-        self._number[key] = number
-        self._leave(key, value)
-        return before
-
-    def take_in(self, first: int) -> None:
-        """Of each key only the latest row counts, which is looked for before rows are looked at."""
-        spec = self._log.spec
-        names = key_names(spec)
-        for number, table in self._log.tables(first):
-            places = table.select(names).append_column("at", pa.array(np.arange(table.num_rows)))
-            latest = one_array(places.group_by(names).aggregate([("at", "max")]).column("at_max"))
-            rows = rows_of(spec, table.take(latest))
-            for at, ts, key, value in zip(latest.to_pylist(), *rows, strict=True):
-                self.come(ts, number + at, key, value)
-
-    def go(self, number: int, key: Any, value: Any) -> None:
-        if self._number[key] == number:
-            del self._number[key]
-            self._leave(key, ABSENT)
-
-    def undo(self, key: Any, value: Any, before: Any) -> None:
-        number, stood = before
-        if number >= self.place:
-            self._number[key] = number
-            self._leave(key, stood)
-        else:
-            del self._number[key]
-            self._leave(key, ABSENT)
-
-    def _leave(self, key: Any, value: Any) -> None:
-        if value is not ABSENT:
-            self._put(key, value)
-        elif key in self._values:
-            self._drop(key)
-
-
-@functools.cache
-def read_only(kind: Any) -> Any:
-    """The kind without its writes."""
-    special = {"setitem": "__setitem__", "delitem": "__delitem__"}
-
-    def refused(self: Any, *arguments: Any, **named: Any) -> None:
-        raise UsageError(
-            "a view of the past is only read", hint="write to the state itself, without last(), ago()",
-            code="TL207",
-        )  # fmt: skip
-
-    writes = [special.get(name, name) for name, op in kind.ops.items() if op.effect is not None]
-    found = {name: refused for name in writes if hasattr(kind, name)}
-    return type(kind)(kind.__name__, (kind,), {"__slots__": (), **found})

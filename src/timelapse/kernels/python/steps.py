@@ -61,10 +61,11 @@ class SteppingKernel(InterpretedKernel):
     def __init__(
         self, program: Program, work: PassProgram, starts: Any, *, final: bool, rows: bool = True,
         folder: Path | None = None, live: Live = nobody_else,
-        quarantine: int | None = None, gone: set[int] | None = None,
+        quarantine: int | None = None, gone: set[int] | None = None, room: int | None = None,
     ) -> None:  # fmt: skip
+        own = program, work, starts
         super().__init__(
-            program, work, starts, final=final, rows=rows, folder=folder, live=live, quarantine=quarantine
+            *own, final=final, rows=rows, folder=folder, live=live, quarantine=quarantine, room=room
         )
         self.gone: set[int] = set() if gone is None else gone
         self.log_begins: int | None = None

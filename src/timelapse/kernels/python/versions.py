@@ -39,13 +39,15 @@ class _Line:
 class Versions(Cursor):
     """What each key held at any time in the last `width` microseconds."""
 
+    keeps_rows = True
+
     stood: Callable[[Any], Any] | None = None
     """What a key held before all rows: see Earlier."""
 
     def __init__(self, log: PythonLog, width: int) -> None:
         super().__init__(log, width)
         self._net = log.form == NET
-        self._lines: dict[Any, _Line] = {}
+        self._lines: dict[Any, _Line] = log.table()
         self._filling = False
 
     def fill(self, skip: int = 0) -> None:
@@ -128,12 +130,14 @@ class Versions(Cursor):
 class Folds(Cursor):
     """What the operations in the window make of nothing."""
 
+    keeps_rows = True
+
     def __init__(self, log: PythonLog, width: int) -> None:
         super().__init__(log, width)
-        self._done: dict[Any, deque[Any]] = {}
+        self._done: dict[Any, deque[Any]] = log.table()
         done = self._done
         self.state = rebuilding(
-            log.spec, lambda key: done.get(key, ()), lambda: list(done), lambda: log.live["now"]
+            log.spec, lambda key: done.get(key, ()), lambda: list(done), lambda: self._log.live["now"]
         )
 
     def come(self, ts: int, number: int, key: Any, value: Any) -> None:

@@ -12,7 +12,8 @@ import pyarrow as pa
 from timelapse.analysis.result import PassProgram
 from timelapse.analysis.views import LOOKING
 from timelapse.kernels.python.extremes import QUEUED, Extremes
-from timelapse.kernels.python.rowlog import Cursor, Latest, PythonLog, Sums
+from timelapse.kernels.python.latest import Latest, Sums
+from timelapse.kernels.python.rowlog import Cursor, PythonLog, block_rows
 from timelapse.kernels.python.versions import Folds, Versions
 from timelapse.kernels.rowlog import Before, Earlier
 from timelapse.kinds.base import ABSENT, State, Store
@@ -22,6 +23,7 @@ from timelapse.kinds.past import recording
 from timelapse.model.program import Program, TimeUse, spec_of
 from timelapse.model.times import kept, unseen, width_of
 from timelapse.tables.effectlog import NET, OPS, PRESENT
+from timelapse.tables.shelf import Shelf
 
 
 class LoggedStore:
@@ -64,9 +66,10 @@ class Windows:
 
     def __init__(
         self, program: Program, work: PassProgram, journal: Journal | None, *, final: bool,
-        folder: Path | None = None, keep: bool = True,
+        folder: Path | None = None, keep: bool = True, room: int | None = None,
     ) -> None:  # fmt: skip
-        """`keep`: whether anybody asks for the rows of a slice. `folder`: where rows wait."""
+        """`keep`: whether anybody asks for the rows of a slice. `folder`: where rows wait, and what is put away. `room`: bytes that the pass's states
+        should not exceed by much (None: no matter)."""
         spec = spec_of(program)
         self._live: Mapping[str, Any] = {"now": 0}
         self.date: Callable[[str, int, str, tuple[Any, ...]], None] | None = None
@@ -84,6 +87,9 @@ class Windows:
                 for form in forms:
                     log = self.logs[name, form] = PythonLog(spec.states[name], form, journal, folder)
                     log.asked = name in self._kept
+        self._shelf = None if room is None or folder is None else Shelf(folder, room)
+        for log in self.logs.values():
+            log.shelf = self._shelf
         self._windows: dict[tuple[str, str, int], Cursor] = {}
         self._views: dict[tuple[str, int], State] = {}
         if looks:
@@ -94,6 +100,9 @@ class Windows:
                 more = OPS in forms or spec.states[name].history is not None
                 if more and name in work.exact and self._log(name, "versions") is not None:
                     self._window(name, "versions", self._widths[name])
+        if room is not None:
+            for log in self.logs.values():
+                log.size = block_rows(room, len(self.logs), len(self._windows))
 
     def _prepare(self, program: Program, use: TimeUse) -> None:
         name, width = use.state, self._widths[use.state]
@@ -137,6 +146,7 @@ class Windows:
             log = self._log(name, what)
             assert log is not None
             found = _made(log, what, width)
+            found.what = what
             found.fill()
             log.cursors.append(found)
             self._windows[name, what, width] = found
@@ -146,17 +156,35 @@ class Windows:
         """Take the rows of earlier slices, before the pass begins."""
         for (name, form), log in self.logs.items():
             if log.cursors:
-                log.recall(before(name, form, self._widths[name]))
+                earlier = before(name, form, self._widths[name])
+                if isinstance(earlier.log, PythonLog):
+                    log.go_on(earlier.log)
+                    self._shelf = log.shelf
+                else:
+                    log.recall(earlier)
+            for cursor in log.cursors:
+                self._windows[name, cursor.what, cursor.width] = cursor
+
+    @property
+    def nbytes(self) -> int:
+        """What windows have by key in memory, roughly, where it can be put away."""
+        if self._shelf is None:
+            return 0
+        return self._shelf.nbytes + sum(log.nbytes for log in self.logs.values())
 
     def carried(self) -> Before:
-        """For a pass that goes on from here: see `start`."""
+        """For a pass that goes on from here: see `start`. What windows have by key is put away."""
         found = {}
+        is_away = self._shelf is not None and self._shelf.put_away()
         for at, log in self.logs.items():
+            if is_away:
+                log.put_away()
             versions = next((w for w in log.cursors if isinstance(w, Versions)), None)
             if versions is None:
-                found[at] = Earlier(log.kept(), end=self.now())
+                found[at] = Earlier(log.kept(), end=self.now(), log=log)
             else:
-                found[at] = Earlier(log.kept(), versions.place - log.first, versions.before_first, self.now())
+                behind = versions.place - log.first
+                found[at] = Earlier(log.kept(), behind, versions.before_first, self.now(), log)
         return lambda name, form, width: found.get((name, form), Earlier(()))
 
     def begin(self) -> None:
