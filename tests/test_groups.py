@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.patience import LONG
+
 CONFTEST = """
 import json
 from tests import groups
@@ -65,7 +67,7 @@ def test_a_process_that_dies_ends_no_run(tmp_path: Path, dies: int) -> None:
         },
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=LONG,
         check=False,
     )
     died = 1 + (dies < 4)

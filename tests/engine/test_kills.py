@@ -8,6 +8,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+from tests.patience import LONG
+
 
 def test_whatever_is_killed_the_result_is_the_serial_loops() -> None:
     """In a process of its own, which forks the drivers that are killed."""
@@ -15,7 +17,7 @@ def test_whatever_is_killed_the_result_is_the_serial_loops() -> None:
     command = [sys.executable, "-m", "benchmarks.kills", "--runs", "4", "--seed", "3", "--events", "2000"]
     env = {**os.environ, "PYTHONPATH": os.pathsep.join([str(root), str(root / "src")])}
     done = subprocess.run(
-        command, cwd=root, env=env, capture_output=True, text=True, timeout=600, check=False
+        command, cwd=root, env=env, capture_output=True, text=True, timeout=LONG, check=False
     )
     assert done.returncode == 0, done.stdout + done.stderr
     totals = json.loads(done.stdout.splitlines()[-1])

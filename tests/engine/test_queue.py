@@ -14,6 +14,7 @@ import pytest
 
 from tests.engine.programs import A, B, Chained
 from tests.engine.test_schedule import SHAPES, Recording, led
+from tests.patience import LONG
 from timelapse.engine import spark_executor
 from timelapse.engine.executor import Done, Watch
 from timelapse.engine.job import Task, TaskResult
@@ -193,6 +194,6 @@ assert gc.get_freeze_count() > left_out
 
 def test_searches_leave_out_what_modules_brought_once_they_are_many() -> None:
     found = subprocess.run(
-        [sys.executable, "-c", _SEARCHES], capture_output=True, text=True, check=False, timeout=120
+        [sys.executable, "-c", _SEARCHES], capture_output=True, text=True, check=False, timeout=LONG
     )
     assert found.returncode == 0, found.stderr

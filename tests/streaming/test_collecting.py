@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import random
 import threading
-import time
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -12,7 +11,7 @@ from typing import Any
 import pytest
 
 import timelapse as tl
-from tests.patience import LONG
+from tests.patience import until
 from tests.streaming.test_asking import Adding, Put
 from tests.streaming.test_live import FAST
 from timelapse.model.program import as_program
@@ -50,10 +49,7 @@ def ran(out: Path, first: int, count: int, **options: Any) -> Reading:
             epoch = run.until(lambda e, ts=1000 + 10 * n - 1: e.complete is not None and e.complete >= ts)  # type: ignore[misc]
             if epoch.begin is None:
                 continue  # nothing was processed
-            end = time.monotonic() + LONG
-            while not written(out, epoch.number):
-                assert time.monotonic() < end
-                time.sleep(0.001)
+            until(lambda at=epoch.number: written(out, at), run, look=0.001)  # type: ignore[misc]
         push.close()
         run.wait()
     return Reading.open(out)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-import time
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
@@ -16,7 +15,7 @@ import pytest
 
 import timelapse as tl
 from tests.depth import deep
-from tests.patience import LONG
+from tests.patience import LONG, until
 from tests.streaming.simulator import Disk, SimulatedPlace
 from tests.streaming.test_corrections import check, drive, newest_journal
 from tests.streaming.test_head import Hit, Mark, Plain, Seen, Timed, World, checkpoint, declare, opened, packs
@@ -230,7 +229,7 @@ def test_beside_a_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     ) as run:
         marks.send([Mark(who=0, ts=1_000)])
         push.send([Hit(who=1, size=2, ts=1_001), Hit(who=1, size=3, ts=1_010)])
-        until(lambda: status(run)["early"]["rows"] == 3)
+        until(lambda: status(run)["early"]["rows"] == 3, run)
         found = run.early(Seen)
         assert found.column_names[:2] == ["@early", "ts"]
         assert [r["n"] for r in found.to_pylist() if r["who"] == 1 and r["n"] > 0] == [2, 5]
@@ -240,7 +239,7 @@ def test_beside_a_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         marks.send([Mark(who=0, ts=1_100_000)])
         push.send([Hit(who=2, size=1, ts=1_100_000)])
         run.until(lambda e: bool(e.outputs))
-        until(lambda: status(run)["early"]["confirmed"] > 0)
+        until(lambda: status(run)["early"]["confirmed"] > 0, run)
         assert run.early("Seen").num_rows == 0 or min(run.early("Seen")["ts"].to_pylist()) > 1_010
         assert 'timelapse_early_total{became="confirmed"}' in metrics(run)
         with pytest.raises(UsageError, match="no record Sen"):
@@ -261,7 +260,7 @@ def test_sinks_and_shadows_know_nothing_of_them(tmp_path: Path, monkeypatch: pyt
                 at = 10_000 * (1 + again) + 1_000 * n
                 marks.send([Mark(who=0, ts=at)])
                 push.send([Hit(who=n, size=2, ts=at + 1), Hit(who=1, size=3, ts=at + 2)])
-                until(lambda: status(run)["early"]["rows"] > 0)
+                until(lambda: status(run)["early"]["rows"] > 0, run)
             tl.Shadow(out, Timed).follow()
             if again:
                 marks.close()
@@ -285,7 +284,7 @@ def test_a_program_that_fails_on_rows_that_wait_goes_on(
         Failing, {Hit: push}, tmp_path / "out", lateness="1s", trigger="5ms", early="0s", ahead=None
     ) as run:
         push.send([Hit(who=1, size=0, ts=1_001)])
-        until(lambda: "ZeroDivisionError" in status(run)["early"]["problem"])
+        until(lambda: "ZeroDivisionError" in status(run)["early"]["problem"], run)
         assert run.health.state == "running"
 
 
@@ -304,10 +303,3 @@ def test_what_cannot_be_asked_for(tmp_path: Path) -> None:
         pytest.raises(UsageError, match="no early results"),
     ):
         run.early(Seen)
-
-
-def until(holds: Any) -> None:
-    end = time.monotonic() + LONG
-    while not holds():
-        assert time.monotonic() < end
-        time.sleep(0.01)

@@ -10,7 +10,6 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +17,7 @@ import pytest
 
 import timelapse as tl
 from tests.depth import deep
-from tests.patience import LONG
+from tests.patience import LONG, until
 from tests.streaming.test_asking import Adding, Doubling, Put
 from tests.streaming.test_live import FAST
 from tests.streaming.test_serve import Client
@@ -234,7 +233,7 @@ def test_reads_while_the_program_changes(tmp_path: Path) -> None:
                 rules.write_text(text)
                 live("--evolve", "--drop-state", "n")
                 found.until(lambda e: e.change is not None)
-                wait_for(lambda: bool(closed))
+                until(lambda: closed, found)
             meanwhile.append(spec.key.text)
             return "7" if spec.key.text == "str" else 7
 
@@ -305,13 +304,6 @@ def test_a_run_that_is_gone_is_told(tmp_path: Path) -> None:
         found.wait(LONG)
 
 
-def wait_for(condition: Callable[[], bool]) -> None:
-    end = time.monotonic() + LONG
-    while not condition():
-        assert time.monotonic() < end
-        time.sleep(0.02)
-
-
 def test_the_command(tmp_path: Path) -> None:
     """Beside `timelapse live`, which is killed and begun again; its own say is none."""
     out, data, rules = tmp_path / "out", tmp_path / "in", tmp_path / "rules.py"
@@ -346,7 +338,7 @@ def test_the_command(tmp_path: Path) -> None:
     live = begun(*run)
     serving = None
     try:
-        wait_for(lambda: (out / "live.json").exists())
+        until(lambda: (out / "live.json").exists(), live)
         serving = begun("serve", str(out), "--listen", "0")
         assert serving.stderr is not None
         said = [serving.stderr.readline()]
@@ -363,7 +355,7 @@ def test_the_command(tmp_path: Path) -> None:
         def rows() -> int:
             return int(client.ask("/api/status")[1].get("rows", 0))
 
-        wait_for(lambda: rows() >= 9)
+        until(lambda: rows() >= 9, live, serving)
         assert client.ask("/api/state/n?key=0")[1]["value"] == 2
         assert client.ask("/health", right="") == (200, {"state": "following", "ok": True})
         live.send_signal(signal.SIGKILL)
@@ -371,7 +363,7 @@ def test_the_command(tmp_path: Path) -> None:
         assert client.ask("/api/state/n?key=0")[1]["value"] == 2
         send()
         live = begun(*run)
-        wait_for(lambda: rows() >= 19)
+        until(lambda: rows() >= 19, live, serving)
         assert client.ask("/api/state/n?key=0")[1]["value"] == 4
         for path in ("/api/pause", "/api/stop", "/api/filters"):
             body = b'["Hit: who == 1"]' if path == "/api/filters" else b""

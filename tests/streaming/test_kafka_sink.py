@@ -15,9 +15,10 @@ import pytest
 from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
 
 import timelapse as tl
+from tests.patience import until
 from tests.streaming.test_kafka import cluster  # noqa: F401 a fixture
 from tests.streaming.test_live import FAST, Hit, Plain
-from tests.streaming.test_sinks import Faulty, same, sessions, wait
+from tests.streaming.test_sinks import Faulty, same, sessions
 from timelapse.errors import UsageError
 from timelapse.streaming.sinks import KafkaTopics
 from timelapse.streaming.sinks.base import Marker, SinkError
@@ -89,7 +90,7 @@ def test_topics_of_another_run(tmp_path: Path, cluster: Cluster) -> None:  # noq
     push = tl.Push()
     with tl.live(Plain, {Hit: push}, tmp_path / "out", sinks=[KafkaTopics(brokers, "others")], **FAST) as run:
         push.send([Hit(who=1, size=1, ts=n * 1_000_000) for n in range(20)])
-        wait(lambda: run.sinks[0][2] is not None)
+        until(lambda: run.sinks[0][2] is not None, run)
         assert "another live run" in str(run.sinks[0][2])
     assert len(read(brokers, "others.Seen")) == 1
 

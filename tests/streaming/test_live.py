@@ -21,7 +21,7 @@ import pytest
 import timelapse as tl
 from tests.cli.run_cli import cli
 from tests.depth import deep
-from tests.patience import LONG
+from tests.patience import LONG, until
 from timelapse.errors import (
     HandlerError,
     ImpureProgram,
@@ -177,10 +177,7 @@ def test_a_folder_that_is_gone_for_a_while(tmp_path: Path) -> None:
     with tl.live(Plain, streams, tmp_path / "out", idle="300ms", progress=Told(), **FAST) as run:
         run.until(lambda e: sum(p.rows for p in e.partitions) == 20)
         here.rename(away)
-        end = time.monotonic() + LONG
-        while not any("is gone" in text for text in told):
-            assert time.monotonic() < end
-            time.sleep(0.01)
+        until(lambda: any("is gone" in text for text in told), run)
         push.send(rows[40:])
         run.until(lambda e: sum(p.rows for p in e.partitions) == 40)
         assert not run.wait(1.0)  # longer than a folder that is there would be waited for
@@ -281,8 +278,7 @@ def test_rows_that_another_process_was_sent(tmp_path: Path, monkeypatch: pytest.
     rival.until(lambda e: e.end_seq >= 9)
     assert second.send(sent[:10], id="a") == 0
     rival.pause()  # it has not heard of the other one
-    while rival.health.state != "paused":
-        time.sleep(0.01)
+    until(lambda: rival.health.state == "paused", run, rival)
     assert second.send(sent[10:20], id="b") == 10
     run.until(lambda e: e.end_seq >= 19, LONG)
     assert first.send(sent[20:30]) == 10
@@ -718,11 +714,7 @@ def test_the_moment_of_catching_up_is_said(tmp_path: Path, monkeypatch: pytest.M
         Watch, streams, tmp_path / "out", progress=Heard(), idle="1ms", trigger="10ms", ahead=None
     ) as run:
         run.until(lambda e: e.end_seq >= 119)
-        for _ in range(200):
-            if run.health.caught_up is not None:
-                break
-            time.sleep(0.05)
-    assert run.health.caught_up is not None
+        until(lambda: run.health.caught_up is not None, run)
     assert sum("caught up behind epoch" in text and "120 rows in" in text for text in notes) == 1
     assert any("sources have more than is processed" in text and "rows wait here" in text for text in notes)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import random
 import signal
@@ -16,7 +17,7 @@ import pytest
 
 import timelapse as tl
 from tests.cli.run_cli import cli
-from tests.patience import LONG
+from tests.patience import LONG, until
 from tests.s3_server import Gate, S3Server
 from tests.streaming.test_live import FAST, Hit, Plain, hits, lines, put
 from timelapse.errors import RunError, SourceError, StorageError
@@ -29,6 +30,7 @@ from timelapse.streaming.checkpoints import compact
 from timelapse.streaming.collecting import collect
 from timelapse.streaming.following import follow
 from timelapse.streaming.format import CHECKPOINTS
+from timelapse.streaming.live import Live
 from timelapse.streaming.place import ObjectLive, live_place
 from timelapse.streaming.reading import Reading
 from timelapse.streaming.restoring import restore
@@ -228,18 +230,19 @@ def test_two_at_once(bucket: str, folder: Path, monkeypatch: pytest.MonkeyPatch)
     put(folder / "0.jsonl", lines(hits(50)))
     out = f"{bucket}/live"
     first, second = (_runs(folder, out, once=False) for _ in range(2))
-    failed = []
-    for number in range(1, 200):
-        put(folder / f"{number:03}.jsonl", lines(hits(20, 30 + 20 * number)))
-        failed = [run for run in (first, second) if run.health.state == "failed"]
-        if failed:
-            break
-        time.sleep(0.02)
-    assert len(failed) == 1
+    number = itertools.count(1)
+
+    def failed() -> list[Live]:
+        at = next(number)
+        put(folder / f"{at:03}.jsonl", lines(hits(20, 30 + 20 * at)))
+        return [run for run in (first, second) if run.health.state == "failed"]
+
+    until(failed, look=0.02)
+    (overtaken,) = (run for run in (first, second) if run.health.state == "failed")
     with pytest.raises(Overtaken) as error:
-        failed[0].wait(1)
+        overtaken.wait(LONG)
     assert error.value.code == "TL941"
-    (second if failed[0] is first else first).stop()
+    (second if overtaken is first else first).stop()
     with _runs(folder, out) as run:
         run.wait(LONG)
     assert run.last is not None
@@ -267,9 +270,7 @@ def test_a_store_that_is_away(
             before = followed.state("n")
             gate.shut()
             put(folder / "1.jsonl", lines(hits(50, 50)))
-            end = time.monotonic() + LONG
-            while run.health.state != "waiting" and time.monotonic() < end:
-                time.sleep(0.01)
+            until(lambda: run.health.state == "waiting", run)
             assert "cannot be written" in run.health.problem
             time.sleep(0.4)  # longer than anybody's patience
             assert (run.health.state, standby.health.state) == ("waiting", "standby")
@@ -304,9 +305,7 @@ def test_stopped_while_the_store_is_away(
     gate.shut()
     waits = push.sending(hits(10, 200), id="x", timeout=5)
     put(folder / "1.jsonl", lines(hits(50, 50)))
-    end = time.monotonic() + LONG
-    while run.health.state != "waiting" and time.monotonic() < end:
-        time.sleep(0.01)
+    until(lambda: run.health.state == "waiting", run)
     run.stop()  # an hour, if it waited as long as it may
     assert run.health.state == "stopped"
     with pytest.raises(StorageError):

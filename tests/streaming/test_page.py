@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 import timelapse as tl
-from tests.patience import LONG
+from tests.patience import LONG, until
 from tests.reporting.browser import Browser, found
 from tests.streaming.test_live import FAST
 from tests.streaming.test_serve import WARM, Client, Named, Names, rows
@@ -39,10 +39,7 @@ def browser(opened: Browser) -> Iterator[Browser]:
 
 def shown(browser: Browser, expression: str, wanted: str) -> None:
     """Wait until an expression's text has something in it."""
-    end = time.monotonic() + LONG
-    while wanted not in (text := str(browser.evaluate(expression))):
-        assert time.monotonic() < end, text
-        time.sleep(0.02)
+    until(lambda: wanted in str(browser.evaluate(expression)), what=lambda: browser.evaluate(expression))
 
 
 def clicked(browser: Browser, click: str, expression: str, wanted: str) -> None:
@@ -51,9 +48,9 @@ def clicked(browser: Browser, click: str, expression: str, wanted: str) -> None:
     end = time.monotonic() + LONG
     while True:
         browser.evaluate(click)
-        until = time.monotonic() + _AGAIN
+        again = time.monotonic() + _AGAIN
         while (text := str(browser.evaluate(expression))) == "replaying the journal ..." or (
-            wanted not in text and time.monotonic() < until
+            wanted not in text and time.monotonic() < again
         ):
             assert time.monotonic() < end, text
             time.sleep(0.02)

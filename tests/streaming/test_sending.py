@@ -19,7 +19,7 @@ from websockets.exceptions import InvalidStatus
 from websockets.sync.client import ClientConnection, connect
 
 import timelapse as tl
-from tests.patience import LONG
+from tests.patience import LONG, until
 from tests.streaming.test_live import FAST, Hit, Plain, hits
 from tests.streaming.test_serve import Named, Names, rows
 from timelapse.errors import SourceError
@@ -155,10 +155,8 @@ def test_a_sender_is_not_listened_to_beyond_what_waits(
 
         thread = threading.Thread(target=send)
         thread.start()
-        end = time.monotonic() + LONG
-        while len(taken) < 60 and time.monotonic() < end:
-            time.sleep(0.01)
-        time.sleep(0.2)
+        until(lambda: len(taken) >= 60, run)
+        time.sleep(0.2)  # more would be taken meanwhile
         assert 60 <= len(taken) <= 70
         go_on.set()
         assert [answer(socket) for _ in range(300)] == [{"message": n + 1, "counted": 1} for n in range(300)]
@@ -195,13 +193,9 @@ def test_who_leaves_while_the_most_waits_is_let_go(
         socket.close_timeout = 0.1
         for n in range(100):
             socket.send(rows("ann", start=n + 1).decode())
-        end = time.monotonic() + LONG
-        while len(taken) < 66 and time.monotonic() < end:
-            time.sleep(0.01)
+        until(lambda: len(taken) >= 66, run)
     go_on.set()
-    while held != [1, -1] and time.monotonic() < end:
-        time.sleep(0.01)
-    assert held == [1, -1]
+    until(lambda: held == [1, -1], run)
     run.until(lambda e: e.end_seq >= 63)  # what it sent counts
 
 
@@ -247,8 +241,7 @@ def test_what_is_sent_while_the_stream_is_closed_is_answered(tmp_path: Path) -> 
             threads = [threading.Thread(target=send) for _ in range(4)]
             for thread in threads:
                 thread.start()
-            while not counted:
-                time.sleep(0)
+            until(lambda counted=counted: counted, run, look=0)  # type: ignore[misc]
             push.close()
             for thread in threads:
                 thread.join()

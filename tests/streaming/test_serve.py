@@ -7,7 +7,6 @@ import json
 import stat
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -18,7 +17,7 @@ import pyarrow as pa
 import pytest
 
 import timelapse as tl
-from tests.patience import LONG
+from tests.patience import LONG, until
 from tests.streaming.test_live import FAST, hits, lines, marks
 from timelapse.errors import NoSpace, UsageError
 from timelapse.streaming.live import Live
@@ -182,18 +181,12 @@ def asked(
     row = {"ts": 1, "phase": 3, "seq": 0, "ordinal": 0, "name": "ann", "n": 0}
     body = json.dumps({"record": "Told", "row": row})
     connection.request("POST", "/api/why", body, {"Authorization": f"Bearer {client.tokens['read']}"})
-    end = time.monotonic() + LONG
-    while not (began.exists() and began.read_text()):
-        assert time.monotonic() < end
-        time.sleep(0.05)
+    until(lambda: began.exists() and began.read_text())
     return connection, int(began.read_text())
 
 
 def await_end(number: int) -> None:
-    end = time.monotonic() + LONG
-    while Path(f"/proc/{number}").exists():
-        assert time.monotonic() < end, "the process that answers goes on"
-        time.sleep(0.05)
+    until(lambda: not Path(f"/proc/{number}").exists(), what="the process that answers goes on")
 
 
 def test_an_asker_who_leaves_ends_the_process(
@@ -299,9 +292,9 @@ def test_who_may(served: tuple[Live, Client]) -> None:
     assert client.ask("/", right="", Host="evil.example")[0] == 421
     assert client.ask("/api/status", Origin="http://evil.example")[0] == 403
     assert client.ask("/api/pause", b"", right="operate")[0] == 200
-    run_until(lambda: run.health.state == "paused")
+    until(lambda: run.health.state == "paused", run)
     assert client.ask("/api/resume", b"", right="operate")[0] == 200
-    run_until(lambda: run.health.state == "running")
+    until(lambda: run.health.state == "running", run)
     assert client.ask("/api/stop", b"", right="operate")[0] == 200
     assert run.wait(LONG)
     mode = (run.path / "tokens.json").stat().st_mode
@@ -323,14 +316,6 @@ def test_an_address_that_is_taken(served: tuple[Live, Client]) -> None:
     second = Server(run, host)
     assert Client(second).ask("/health", right="")[0] == 200
     second.close()
-
-
-def run_until(condition: Any) -> None:
-    """Wait for it; a minute at most, for machines that are busy."""
-    end = time.monotonic() + LONG
-    while not condition():
-        assert time.monotonic() < end
-        time.sleep(0.01)
 
 
 def test_outputs_as_they_come(served: tuple[Live, Client]) -> None:
@@ -395,9 +380,8 @@ def test_the_command_serves(tmp_path: Path) -> None:
         given.address = address
         client = Client(given)
         assert client.ask("/push/Hit", lines(hits(100)).encode(), right="push")[0] == 200
-        run_until(
-            lambda: client.ask("/api/status")[1].get("rows", 0) >= 29
-        )  # up to 1080, where the marks' file ends
+        # up to 1080, where the marks' file ends
+        until(lambda: client.ask("/api/status")[1].get("rows", 0) >= 29, child)
         child.terminate()
         out, err = child.communicate(timeout=LONG)
     assert child.returncode == 0, err

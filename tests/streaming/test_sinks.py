@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import timelapse as tl
-from tests.patience import LONG
+from tests.patience import LONG, until
 from tests.streaming.postgres_server import BINARIES, Server
 from tests.streaming.test_live import FAST, Hit, Plain, Seen, hits
 from timelapse.errors import SourceError, UsageError
@@ -99,7 +99,7 @@ def test_outputs_of_another_run(tmp_path: Path) -> None:
         Plain, {Hit: tl.Push()}, tmp_path / "other", sinks=[Parquet(tmp_path / "tables")], **FAST
     ) as other:
         other._loop.push_of("Hit", "").send(hits(20))  # type: ignore[union-attr]
-        wait(lambda: other.sinks[0][2] is not None)
+        until(lambda: other.sinks[0][2] is not None, other)
         assert "another live run" in str(other.sinks[0][2])
     assert other.last is not None, "the run itself goes on"
 
@@ -123,10 +123,12 @@ def test_postgres(tmp_path: Path, database: Server) -> None:
     def kill() -> None:
         while not (tmp_path / "out" / "live.json").exists():  # a new run asks its sinks first
             ended.wait(0.02)
-        while not ended.wait(0.2):
+        up = 0.2
+        while not ended.wait(up):
             database.stop()
             time.sleep(0.05)
             database.start()
+            up *= 1.3  # on a slow machine nothing might get done within the first of these times
 
     thread = threading.Thread(target=kill)
     thread.start()
@@ -138,7 +140,7 @@ def test_postgres(tmp_path: Path, database: Server) -> None:
     with tl.live(
         Plain, {Hit: tl.Push()}, tmp_path / "out", sinks=[Postgres(database.dsn, schema="one")], **FAST
     ) as again:
-        wait(lambda: again.sinks[0][1] == again.last.number)  # type: ignore[union-attr]
+        until(lambda: again.sinks[0][1] == again.last.number, again)  # type: ignore[union-attr]
     with psycopg.connect(database.dsn) as connection:
         rows = connection.execute(
             "SELECT extract(epoch FROM ts) * 1000000, phase, seq, ordinal, who, n FROM one.seen"
@@ -252,7 +254,7 @@ def test_a_folder_that_cannot_be(tmp_path: Path, kind: Any) -> None:
     with tl.live(
         Plain, {Hit: tl.Push()}, tmp_path / "out", sinks=[kind(tmp_path / "file" / "tables")], **FAST
     ) as run:
-        wait(lambda: run.sinks[0][2] is not None)
+        until(lambda: run.sinks[0][2] is not None, run)
         assert "is no folder" in str(run.sinks[0][2])
 
 
@@ -275,13 +277,6 @@ def test_texts_on_the_command_line(tmp_path: Path) -> None:
     for wrong in ("parquet:", "tables", "s3://bucket", "kafka://b"):
         with pytest.raises(UsageError):
             sink_of(wrong)
-
-
-def wait(condition: Any) -> None:
-    end = time.monotonic() + LONG
-    while not condition():
-        assert time.monotonic() < end
-        time.sleep(0.02)
 
 
 def test_a_database_that_is_only_asked_keeps_no_connection(database: Server, tmp_path: Path) -> None:

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import errno
-import time
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 import timelapse as tl
-from tests.patience import LONG
+from tests.patience import LONG, until
 from tests.streaming.test_live import FAST, Hit, Plain, hits, lines, put
 from timelapse.run import run_serial
 from timelapse.streaming.format import EPOCHS
@@ -42,10 +41,7 @@ def test_stopped_while_an_epoch_waits(
     with monkeypatch.context() as patch:
         patch.setattr(LocalPlace, "create", refused)
         run = tl.live(Plain, {Hit: tmp_path / "hits"}, tmp_path / "out", **{**options, "idle": "10ms"})
-        end = time.monotonic() + LONG
-        while run.health.state != "waiting" and time.monotonic() < end:
-            time.sleep(0.01)
-        assert run.health.state == "waiting"
+        until(lambda: run.health.state == "waiting", run)
         run.stop()
     with tl.live(Plain, {Hit: tmp_path / "hits"}, tmp_path / "out", once=True, **options) as run:
         assert run.wait(LONG)
