@@ -33,6 +33,7 @@ from timelapse.streaming.chain import Overtaken
 from timelapse.streaming.checkpoints import compact, load
 from timelapse.streaming.collecting import collect
 from timelapse.streaming.head import Head
+from timelapse.streaming.place import live_place
 from timelapse.streaming.reading import Reading
 from timelapse.streaming.rules import Rules
 from timelapse.streaming.saving import Saver
@@ -367,3 +368,34 @@ def test_a_run_of_this_process_that_was_asked_to_end_is_waited_for(
     asked.set()
     assert again.wait(LONG)
     assert first.health.state == "stopped"
+
+
+@pytest.mark.parametrize("here", [False, True])
+def test_who_is_ended_while_it_asks_leaves_the_run_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, here: bool
+) -> None:
+    """It began nothing. Its last word was that the run is nobody's, so that a standby took over beside the process that has it."""
+    folder, out = tmp_path / "hits", tmp_path / "out"
+    folder.mkdir()
+    with tl.live(Plain, {Hit: folder}, out, **FAST) as run:
+        run.stop()
+    asking = threading.Event()
+    read = lease._read_here
+
+    def asked(place: Any) -> lease.Lease | None:
+        asking.set()
+        return read(place)
+
+    monkeypatch.setattr(lease, "_read_here", asked)
+    place = live_place(out)
+    host, process = (socket.gethostname(), os.getpid()) if here else ("elsewhere", 7)
+    place.hint(lease.NAME, msgspec.json.encode(lease.Lease("a", host, process, 3)))
+    ending = threading.Event()
+    with lease.running("a", lambda: ending.wait(LONG)):
+        second = tl.live(Plain, {Hit: folder}, out, **FAST)
+        assert asking.wait(LONG)
+        second.end()
+        ending.set()
+        assert second.wait(LONG)
+    assert second.health.state == "stopped"
+    assert lease.read(place) == lease.Lease("a", host, process, 3)

@@ -54,8 +54,8 @@ def running(writer: str, ending: Callable[[], bool]) -> Iterator[None]:
         del _own[writer]
 
 
-def other(place: RunPlace, wait: Callable[[float], bool]) -> Lease | None:
-    """Who has a live run now: the lease, where somebody renews it. `wait` sleeps so many seconds; True ends it, and nobody is known.
+def other(place: RunPlace, wait: Callable[[float], object]) -> Lease | None:
+    """Who has a live run now: the lease, where somebody renews it. `wait` sleeps so many seconds.
 
     Returns at once where there is none, its holder has ended, or was a process of this machine that is gone. One of this process that was asked to end is waited for.
     """
@@ -67,15 +67,13 @@ def other(place: RunPlace, wait: Callable[[float], bool]) -> Lease | None:
             while (ending := _own.get(first.writer)) is not None:
                 if not ending():
                     return first
-                if wait(_MOMENT):
-                    break
+                wait(_MOMENT)
             return None
         if not is_running(first.process):
             return None
     until = time.monotonic() + SURE
     while time.monotonic() < until:
-        if wait(EVERY / 2):
-            return None
+        wait(EVERY / 2)
         found = _read_here(place)
         if found is not None and found != first:
             return None if found.ended else found

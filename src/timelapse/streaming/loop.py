@@ -187,7 +187,7 @@ class Loop:
         self._corrector.stop()
         if self.early is not None:
             self.early.stop()
-        owns = self.owns
+        owns = self.owns and self._lease is not None  # else the run is somebody else's, or was not begun
         if state in ("stopped", "ended") and owns:
             try:
                 self._saver.last(self.head, self.lock)
@@ -213,7 +213,7 @@ class Loop:
         head = self.head = self._make_head(self._wait)
         if self._timing.standby is not None:
             self._stand_by(head, self._timing.standby)
-        elif not self._timing.takes_over and (other := lease.other(self._place, self._stop.wait)) is not None:
+        elif not self._timing.takes_over and (other := lease.other(self._place, self._sleep)) is not None:
             raise Overtaken(
                 f"process {other.process} on {other.host} runs this live run", place=Place(str(self._place)),
                 hint="end it first; with standby= (--standby) this one waits until it is gone",
@@ -484,6 +484,10 @@ class Loop:
         self.health.state, self.health.problem = "waiting", what
         self._tell_once(what)
         self._stop.wait(seconds)
+
+    def _sleep(self, seconds: float) -> None:
+        if self._stop.wait(seconds):
+            raise Stopped
 
     def _waited(self) -> None:
         """What waited is done."""
