@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import json
 import random
-import signal
 import subprocess
 import sys
-import time
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -393,7 +391,7 @@ def test_missing_days_and_days_per_type(tmp_path: Path) -> None:
 
 
 KILLED = """
-import sys, time
+import sys
 import timelapse as tl
 from pathlib import Path
 class Message(tl.Event):
@@ -404,11 +402,11 @@ real = manifest.write
 def slow(folder, made):
     print("BEFORE", flush=True)
     if sys.argv[2] == "before":
-        time.sleep(60)
+        sys.stdin.read()
     real(folder, made)
     print("AFTER", flush=True)
     if sys.argv[2] == "after":
-        time.sleep(60)
+        sys.stdin.read()
 manifest.write = slow
 Log.from_events(sys.argv[1], [Message(1, "a")], overwrite=True)
 """
@@ -419,16 +417,17 @@ def test_a_killed_writer_leaves_the_old_log(tmp_path: Path, moment: str) -> None
     """Killed just before or after the manifest is written, and before the rename: what was there stays whole."""
     old = Log.from_events(tmp_path / "log", [Message(1, "old"), Message(2, "old")])
     child = subprocess.Popen(
-        [sys.executable, "-c", KILLED, str(tmp_path / "log"), moment], stdout=subprocess.PIPE, text=True
+        [sys.executable, "-c", KILLED, str(tmp_path / "log"), moment],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
     )
     assert child.stdout is not None
     for line in child.stdout:
         if line.strip() == moment.upper():
             break
-    time.sleep(0.1)
-    child.send_signal(signal.SIGKILL)
-    child.wait()
-    child.stdout.close()
+    child.kill()
+    child.communicate()
     assert Log.open(tmp_path / "log").id == old.id
     assert len(list(Log.open(tmp_path / "log").events(Message))) == 2
 

@@ -27,7 +27,7 @@ from timelapse.store.scratch import (
 )
 
 CHILD = """
-import sys, time
+import sys
 import timelapse as tl
 from timelapse.store.scratch import scratch_folder
 
@@ -44,8 +44,11 @@ class Rules(tl.Program):
 sys.modules["__main__"].__file__ = None
 run = tl.replay(Rules, [E(n=1, ts=1)], spark=False)
 print(run.path.parent, scratch_folder("other"), flush=True)
-time.sleep(60)
+sys.stdin.read()
 """
+
+WAITING = [sys.executable, "-c", "import sys; sys.stdin.read()"]
+"""A process that is there until it is ended."""
 
 
 def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -60,7 +63,9 @@ def test_a_killed_process_leaves_folders_and_the_next_start_removes_them(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     env = {**os.environ, "TMPDIR": str(tmp_path), "PYTHONPATH": str(Path(__file__).parents[2] / "src")}
-    with subprocess.Popen([sys.executable, "-c", CHILD], env=env, text=True, stdout=subprocess.PIPE) as child:
+    with subprocess.Popen(
+        [sys.executable, "-c", CHILD], env=env, text=True, stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    ) as child:
         assert child.stdout is not None
         folders = [Path(text) for text in child.stdout.readline().split()]
         assert len(folders) == 2
@@ -162,7 +167,7 @@ def test_a_child_does_not_remove_its_parents_folder(tmp_path: Path, monkeypatch:
 
 
 HANDING = """
-import sys, time
+import sys
 from pathlib import Path
 from typing import cast
 from timelapse.store.scratch import hand_over, scratch_folder
@@ -176,7 +181,7 @@ def test_a_folder_that_another_process_was_given_goes_with_that_one(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     env = {**os.environ, "TMPDIR": str(tmp_path), "PYTHONPATH": str(Path(__file__).parents[2] / "src")}
-    with subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"]) as heir:
+    with subprocess.Popen(WAITING, stdin=subprocess.PIPE) as heir:
         with subprocess.Popen(
             [sys.executable, "-c", HANDING], env=env, text=True, stdin=subprocess.PIPE, stdout=subprocess.PIPE
         ) as giver:
@@ -206,7 +211,7 @@ def test_a_compiler_that_nobody_waits_for_owns_its_folder(
     started: list[subprocess.Popen[bytes]] = []
 
     def start(*files: Path, folder: Path) -> subprocess.Popen[bytes]:
-        started.append(subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"]))
+        started.append(subprocess.Popen(WAITING, stdin=subprocess.PIPE))
         return started[0]
 
     monkeypatch.setattr(parallel, "_start", start)
@@ -214,7 +219,7 @@ def test_a_compiler_that_nobody_waits_for_owns_its_folder(
     (folder,) = tmp_path.iterdir()
     assert owner(started[0].pid) in folder.name
     started[0].kill()
-    started[0].wait()
+    started[0].communicate()
     monkeypatch.setattr(scratch, "_swept", set())
     assert sweep() == 1
 
@@ -231,11 +236,11 @@ def test_the_doctor_says_where_large_ones_go(tmp_path: Path, monkeypatch: pytest
 
 
 BENCHMARK = """
-import time
+import sys
 from timelapse.store.scratch import temporary_folder
 with temporary_folder("bench", large=True) as folder:
     print(folder, flush=True)
-    time.sleep(60)
+    sys.stdin.read()
 """
 
 
@@ -253,7 +258,7 @@ def test_every_command_begins_by_removing_what_killed_processes_left(
     root = Path(__file__).parents[2]
     env = {**os.environ, "TIMELAPSE_SCRATCH": str(shared), "PYTHONPATH": f"{root / 'src'}:{root}"}
     with subprocess.Popen(
-        [sys.executable, "-c", BENCHMARK], env=env, text=True, stdout=subprocess.PIPE
+        [sys.executable, "-c", BENCHMARK], env=env, text=True, stdin=subprocess.PIPE, stdout=subprocess.PIPE
     ) as child:
         assert child.stdout is not None
         left = Path(child.stdout.readline().strip())
