@@ -312,7 +312,7 @@ TL896 A quantile that is none
 `tl.Quantiles` is asked for a share from 0 (the least value) to 1 (the greatest): 0.5 is the median.
 
 TL910 Times in another unit than microseconds
-The column ts of the table of `timelapse features --at` has whole numbers. As microseconds since 1970 all of them lie before the log's first event, so that no row would know anything; as seconds or milliseconds they lie in the log.
+The column ts of the table of `timelapse features --at` has whole numbers. As microseconds since 1970 all of them, or some, lie before the log's first event, so that such a row would know nothing; as seconds or milliseconds they lie in the log.
 
 TL920 A run that is not whole
 Rows or states that run.json tells of are not in the run's folder, or cannot be read: files were removed, cut off or changed. Put them back, or replay again.

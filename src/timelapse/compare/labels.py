@@ -10,22 +10,18 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.csv
-import pyarrow.parquet as pq
 
+from timelapse.compare.given import Given
 from timelapse.errors import IngestError, Place, UsageError, meant
 from timelapse.ingest.convert import convert, is_text
-from timelapse.ingest.source import arrow_table, is_table
 from timelapse.ingest.times import Times
 from timelapse.model.types import BOOL, BYTES, FLOAT, INT, STR, TIME, OptionalType, ValueType
-from timelapse.store.places import local_path
 from timelapse.tables.loops import U64
 from timelapse.tables.rowhash import both_lanes, one_array
 
@@ -43,27 +39,18 @@ _WRONG = {"false", "no", "0", "f", "n", "wrong", "negative"}
 
 
 @dataclass(frozen=True)
-class Labels:
-    """A table of labels as it was given. `texts`: from CSV, every value is a text. `name` is for messages.
+class Labels(Given):
+    """A table of labels.
 
     `label`, `ts`, `key`: the columns that are not called so; `label` is ALL_RIGHT where every row counts as right.
     """
 
-    table: pa.Table
-    texts: bool
-    name: str
     label: str | None = None
     ts: str | None = None
     key: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         names = self.table.column_names
-        for name in names:
-            if names.count(name) > 1:
-                raise UsageError(
-                    f"the table has several columns {name}", place=Place(self.name), hint="give each a name of its own",
-                    code="TL818",
-                )  # fmt: skip
         for option, column in (
             ("label", self.label),
             ("label-ts", self.ts),
@@ -85,43 +72,13 @@ class Labels:
         `label`. `ts`: that of the label's time; `key`: those that name the output, in the order of the record's key.
         Raises UsageError (TL818) for what cannot be read, and columns that are not there.
         """
-        read = cls._read(source)
+        if not isinstance(source, Labels):
+            read = Given.read(source, what="labels", columns=": key,label,ts", code="TL818")
+            return cls(read.table, read.texts, read.name, label, ts, tuple(key))
         return replace(
-            read, label=read.label if label is None else label, ts=read.ts if ts is None else ts,
-            key=tuple(key) or read.key,
+            source, label=source.label if label is None else label, ts=source.ts if ts is None else ts,
+            key=tuple(key) or source.key,
         )  # fmt: skip
-
-    @classmethod
-    def _read(cls, source: Any) -> Labels:
-        if isinstance(source, Labels):
-            return source
-        if is_table(source):
-            try:
-                return cls(arrow_table(source), False, "labels")
-            except IngestError as error:
-                raise UsageError(error.message, hint=error.hint, code="TL818") from None
-        if not isinstance(source, str | Path):
-            raise UsageError(
-                f"{type(source).__name__} is no table",
-                hint="a file, an Arrow table or a DataFrame",
-                code="TL818",
-            )
-        path = local_path(source, "label table")
-        try:
-            if path.is_dir() or path.suffix.lower() in (".parquet", ".pq"):
-                return cls(pq.read_table(path), False, str(path))
-            with path.open("rb") as file:
-                head = pyarrow.csv.open_csv(file).schema.names
-            options = pyarrow.csv.ConvertOptions(column_types=dict.fromkeys(head, pa.string()))
-            return cls(pyarrow.csv.read_csv(path, convert_options=options), True, str(path))
-        except (OSError, pa.ArrowException) as error:
-            reason = getattr(error, "strerror", None) or str(error).partition("\n")[0]
-            if not path.exists():
-                reason = "there is no such file"
-            raise UsageError(
-                f"the labels cannot be read: {reason}", place=Place(str(path)),
-                hint="a Parquet file, or CSV with a header: key,label,ts", code="TL818",
-            ) from None  # fmt: skip
 
     def fit(self, record: RecordDiff) -> tuple[str, ...] | None:
         """The columns that name a record type's outputs; None where there are none."""

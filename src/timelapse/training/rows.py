@@ -26,7 +26,7 @@ import pyarrow.csv
 import pyarrow.parquet as pq
 
 from timelapse.compare.engines import Chosen, choose
-from timelapse.compare.labels import Labels
+from timelapse.compare.given import Given
 from timelapse.display import moment, span
 from timelapse.errors import IngestError, Place, RunError, SilentLog, UsageError, meant
 from timelapse.ids import INT64_MAX
@@ -54,7 +54,8 @@ if TYPE_CHECKING:
 
 I64 = npt.NDArray[np.int64]
 
-
+_LONG_AFTER_1970 = 10**14
+"""In a log that begins later than this (microseconds: 1973), whole numbers that are times of January 1970 are another unit."""
 _WRITERS = {".parquet": pq.write_table, ".pq": pq.write_table, ".csv": pyarrow.csv.write_csv}
 
 
@@ -159,36 +160,36 @@ def features(
         run = replay(made, opened, **options)
         name = _record(run, record, [n for n, rows in run.counts.items() if rows])
         return Features(run.table(name), name, 0, run)
-    labels, own = _table(at)
-    if "ts" in labels.table.column_names:
-        _refuse_units(labels, opened)
+    given, own = _table(at)
+    if "ts" in given.table.column_names:
+        _refuse_units(given, opened)
     kind = _question(made, opened, ask)
     if kind is None:
         run = replay(made, opened, **options)
         stored = Stored.of(run, _record(run, record, _keyed(run, own)), _where(run, engine, spark))
-        keys, rows = _named(run, stored, labels)
-        return _joined(run, stored, _as_read(labels, own, keys), rows)
+        keys, rows = _named(run, stored, given)
+        return _joined(run, stored, _as_read(given, own, keys), rows)
     refuse_writes(made, kind)
-    questions = _rows(kind, labels)
+    questions = _rows(kind, given)
     asked = AskedLog(opened, EventType.of(kind), questions)
     try:
         run = replay(made, asked, **options)
     except SilentLog as error:
-        raise error if error.event != kind.__name__ else _far(error, made, labels, questions) from None
+        raise error if error.event != kind.__name__ else _far(error, made, given, questions) from None
     where = _where(run, engine, spark)
     outputs = {name: Stored.of(run, name, where) for name in run.counts}
     found = {name: _answers(one, asked) for name, one in outputs.items()}
     name = _record(run, record, [n for n, rows in found.items() if (rows >= 0).any()])
-    own = _as_read(labels, own, questions.drop_columns("ts"))
+    own = _as_read(given, own, questions.drop_columns("ts"))
     return _joined(run, outputs[name], own, found[name], taken=[f.name for f in kind.__fields__])
 
 
-def _far(error: SilentLog, program: Program, labels: Labels, questions: pa.Table) -> SilentLog:
+def _far(error: SilentLog, program: Program, given: Given, questions: pa.Table) -> SilentLog:
     """What is said where a row that is asked comes long after all events: it is in the table, and in no log."""
     row = pc.index(questions.column("ts"), pa.scalar(error.ts, pa.int64())).as_py() + 1
     return SilentLog(
         f"row {row} is at {moment(error.ts)}, {span(error.ts - error.before)} after the event before it",
-        place=None if labels.name is None else Place(labels.name),
+        place=Place(given.name),
         hint=f"is its ts right? If not, leave it out. If so, {allowing(program, error.before, error.ts)}",
     )
 
@@ -201,17 +202,17 @@ def _where(run: Run, engine: Engine, spark: SparkSession | Literal[False] | None
 # --- the table --------------------------------------------------------------------------------------------
 
 
-def _table(at: Any) -> tuple[Labels, pa.Table]:
+def _table(at: Any) -> tuple[Given, pa.Table]:
     """The rows to be read, where CSV is all texts, and as they are given on."""
-    labels = Labels.of(at)
-    if not labels.texts:
-        return labels, labels.table.replace_schema_metadata(None)
+    given = Given.read(at, what="rows", code="TL835")
+    if not given.texts:
+        return given, given.table.replace_schema_metadata(None)
     typed = pyarrow.csv.read_csv(at)
     kept = {
-        name: labels.table.column(name) if _lossy(typed.column(name), labels.table.column(name)) else column
+        name: given.table.column(name) if _lossy(typed.column(name), given.table.column(name)) else column
         for name, column in zip(typed.column_names, typed.columns, strict=True)
     }
-    return labels, pa.table(kept)
+    return given, pa.table(kept)
 
 
 def _lossy(typed: pa.ChunkedArray, texts: pa.ChunkedArray) -> bool:
@@ -222,42 +223,45 @@ def _lossy(typed: pa.ChunkedArray, texts: pa.ChunkedArray) -> bool:
     return bool(pc.any(pc.match_substring_regex(texts, whole)).as_py())
 
 
-def _column(labels: Labels, name: str, kind: ValueType) -> pa.Array:
+def _column(given: Given, name: str, kind: ValueType) -> pa.Array:
     """A column as values of a type. Raises UsageError (TL835) naming the first row that has none."""
-    if name not in labels.table.column_names:
+    if name not in given.table.column_names:
         raise _unfit(
             f"there is no column {name}",
-            labels.name,
-            f"{meant(name, labels.table.column_names)}columns: {', '.join(labels.table.column_names) or 'none'}",
+            given.name,
+            f"{meant(name, given.table.column_names)}columns: {', '.join(given.table.column_names) or 'none'}",
         )
     try:
-        values, reasons = convert(
-            name, one_array(labels.table.column(name)), kind, Times(), texts=labels.texts
-        )
+        values, reasons = convert(name, one_array(given.table.column(name)), kind, Times(), texts=given.texts)
     except IngestError as error:
-        raise _unfit(error.message, labels.name) from None
+        raise _unfit(error.message, given.name) from None
     for row, reason in sorted(reasons.items()):
-        raise _unfit(f"row {row + 1}: {reason}", labels.name)
+        raise _unfit(f"row {row + 1}: {reason}", given.name)
     return values
 
 
-def _refuse_units(labels: Labels, log: Log) -> None:
+def _refuse_units(given: Given, log: Log) -> None:
     """Raise UsageError (TL910) for whole numbers that are times before the log as microseconds, and in it as seconds or
-    milliseconds: every row would know nothing, and nobody would be told."""
-    column = labels.table.column("ts")
+    milliseconds: such a row would know nothing, and nobody would be told."""
+    column = given.table.column("ts")
     plain = pa.types.is_integer(column.type)
-    if not plain and not (labels.texts and all(t is not None and t.isdecimal() for t in column.to_pylist())):
+    if not plain and not (given.texts and all(t is not None and t.isdecimal() for t in column.to_pylist())):
         return
-    times, first = np.asarray(_column(labels, "ts", TIME), np.int64), log.reader.ts_first
+    times, first = np.asarray(_column(given, "ts", TIME), np.int64), log.reader.ts_first
     last = log.reader.ts_before(INT64_MAX)
-    if first is None or last is None or not len(times) or int(times.max()) >= first:
+    if first is None or last is None or not len(times):
+        return
+    alike = int(times.max()) < first
+    if not alike and first < _LONG_AFTER_1970:
         return
     for unit, scale in (("milliseconds", 1000), ("seconds", 1_000_000)):
-        if int(times.max()) * scale >= first and int(times.min()) * scale <= last:
+        odd = np.flatnonzero((times < first) & (times >= -(-first // scale)) & (times <= last // scale))
+        if len(odd):
+            said = f"the times in ts lie before the log's first event; they look like {unit}"
+            one = f"row {odd[0] + 1}: ts lies before the log's first event, and looks like {unit}"
             raise UsageError(
-                f"the times in ts lie before the log's first event; they look like {unit}",
-                place=None if labels.name is None else Place(labels.name), code="TL910",
-                hint=f"make them timestamps, or microseconds since 1970: times {scale:,}",
+                said if alike else one, place=Place(given.name), code="TL910",
+                hint=f"make {'them' if alike else 'all of them'} timestamps, or microseconds since 1970: times {scale:,}",
             )  # fmt: skip
 
 
@@ -285,9 +289,9 @@ def _question(program: Program, log: Log, ask: type[Event] | str | None) -> type
     return events[others[0]] if others else None
 
 
-def _rows(kind: type[Event], labels: Labels) -> pa.Table:
-    columns = {"ts": _column(labels, "ts", TIME)}
-    columns |= {f.name: _column(labels, f.name, f.type).cast(f.type.arrow) for f in kind.__fields__}
+def _rows(kind: type[Event], given: Given) -> pa.Table:
+    columns = {"ts": _column(given, "ts", TIME)}
+    columns |= {f.name: _column(given, f.name, f.type).cast(f.type.arrow) for f in kind.__fields__}
     return pa.table(columns)
 
 
@@ -322,29 +326,29 @@ _KINDS: tuple[tuple[Any, ValueType], ...] = (
 )  # fmt: skip
 
 
-def _named(run: Run, stored: Stored, labels: Labels) -> tuple[pa.Table, I64]:
+def _named(run: Run, stored: Stored, given: Given) -> tuple[pa.Table, I64]:
     """The keys that the table's rows have, and for each row the number of the output that it names, or -1."""
     record = stored.record
     key = next(r.key for r in run.manifest.records if r.name == record)
     if not key:
         raise _unfit(
-            f"{record} has no key by which rows could name it", labels.name,
+            f"{record} has no key by which rows could name it", given.name,
             'declare class Row(tl.Record, key="message"), or listen to an event type for such rows',
         )  # fmt: skip
-    given = []
+    columns = []
     for name in key:
         target = stored.schema.field(name).type
         kind = next((k for test, k in _KINDS if test(target)), None)
         if kind is None:
-            raise _unfit(f"{name} is {target}: a row cannot name that", labels.name)
-        given.append(_column(labels, name, OptionalType(kind)).cast(target))
-    times = np.asarray(_column(labels, "ts", TIME), np.int64) if "ts" in labels.table.column_names else None
-    keys = pa.table(given, names=list(key))
+            raise _unfit(f"{name} is {target}: a row cannot name that", given.name)
+        columns.append(_column(given, name, OptionalType(kind)).cast(target))
+    times = np.asarray(_column(given, "ts", TIME), np.int64) if "ts" in given.table.column_names else None
+    keys = pa.table(columns, names=list(key))
     try:
         return keys, stored.of_keys(tuple(key), keys, times)
     except Several as error:
         raise _unfit(
-            f"row {error.row + 1} names {error.count:,} outputs of {record}", labels.name,
+            f"row {error.row + 1} names {error.count:,} outputs of {record}", given.name,
             "a column ts says which: the last one before it",
         ) from None  # fmt: skip
 
@@ -380,9 +384,9 @@ def _record(run: Run, wanted: type[Record] | str | None, usable: list[str]) -> s
     )  # fmt: skip
 
 
-def _as_read(labels: Labels, own: pa.Table, read: pa.Table) -> pa.Table:
+def _as_read(given: Given, own: pa.Table, read: pa.Table) -> pa.Table:
     """The table that is given on, where texts of CSV that the program was given stand as the values that they were read as."""
-    if labels.texts:
+    if given.texts:
         for name in read.column_names:
             own = own.set_column(own.column_names.index(name), name, read.column(name))
     return own
