@@ -117,6 +117,39 @@ def test_what_cannot_be_shared_out_says_why(program: type[tl.Program], state: st
     assert found.place.line is not None
 
 
+class Fields(tl.Program):
+    """All fields under the sender are counted, which is under the same key as its score; another score is not."""
+
+    score: tl.Value[int, int] = tl.state(default=0)
+    fields: tl.MapOf[int, int, int] = tl.state(default=0)
+
+    @tl.on(Message)
+    def go(self, e: Message) -> None:
+        found = self.score[e.sender] + self.fields.count(e.sender)
+        self.fields[e.sender, e.recipient] = found + self.score[e.recipient]
+        self.score[e.sender] = found
+
+
+class Apart(tl.Program):
+    score: tl.Value[int, int] = tl.state(default=0)
+    fields: tl.MapOf[int, int, int] = tl.state(default=0)
+
+    @tl.on(Message)
+    def go(self, e: Message) -> None:
+        self.score[e.recipient] = self.fields.count(e.sender)
+        self.fields[e.sender, e.recipient] = self.score[e.recipient]
+
+
+def test_the_keys_that_are_named_are_those_in_conflict() -> None:
+    """Not the first two that are written in different ways; and they are named as handlers write them."""
+    assert (
+        text(Fields, "score", "fields") == "no: Message uses score under two keys, e.sender and e.recipient"
+    )
+    assert text(Apart, "score", "fields") == (
+        "no: Message uses fields and score under two keys, e.sender and e.recipient"
+    )
+
+
 def test_one_key_for_the_whole_program_or_none() -> None:
     assert isinstance(share_out_all(analyse(Sums)), NotByKey)
     assert isinstance(share_out_all(analyse(Talk)), NotByKey)

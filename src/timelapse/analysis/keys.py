@@ -115,7 +115,7 @@ def by_key(
     search = _Search(analysis, accesses, wanted)
     found = search.solve()
     if found is None:
-        return _conflict(accesses, wanted)
+        return search.conflict(accesses)
     parts, keys = found
     for name in order:
         if name not in parts:
@@ -231,6 +231,38 @@ class _Search:
                 keys.update(more)
                 return
 
+    def conflict(self, accesses: Sequence[Access]) -> NotByKey:
+        """The first two accesses of one event that no common part of their keys follows from."""
+        before: dict[type[Event], list[tuple[Access, dict[int | None, str]]]] = {}
+        for access in accesses:
+            if access.state not in self._wanted:
+                continue
+            ways = self._ways(access)
+            for other, theirs in before.setdefault(access.event, []):
+                same = access.state == other.state
+                if not (ways.items() & theirs.items() if same else {*ways.values()} & {*theirs.values()}):
+                    states = " and ".join(dict.fromkeys([other.state, access.state]))
+                    keys = " and ".join(self._text(a) for a in (other, access))
+                    return NotByKey(
+                        f"{access.event.__name__} uses {states} under two keys, {keys}",
+                        access.place, _pair_rewrite(other, access), _across(accesses, self._wanted),
+                    )  # fmt: skip
+            before[access.event].append((access, ways))
+        return NotByKey("its accesses follow no common key", accesses[0].place if accesses else Place())
+
+    def _ways(self, access: Access) -> dict[int | None, str]:
+        """By which part of its key an access could be shared out, and under what."""
+        found = {part: access.key if part is None or access.key is None else _item(access.key, part)
+                 for part in self._candidates(access.state)}  # fmt: skip
+        return {part: ast.unparse(key) for part, key in found.items() if key is not None}
+
+    def _text(self, access: Access) -> str:
+        """A key as handlers write it: where all under a declared key is meant, that."""
+        match access.key:
+            case ast.Tuple(elts=[key]) if access.state in self._grouped:
+                return ast.unparse(key)
+        return access.text
+
     def _candidates(self, name: str) -> list[int | None]:
         kind = self._kinds.get(name)
         if kind is None:
@@ -259,22 +291,6 @@ def _item(key: ast.expr, part: int) -> ast.expr | None:
     if isinstance(key, ast.Tuple) and part < len(key.elts):
         return key.elts[part]
     return None
-
-
-def _conflict(accesses: Sequence[Access], wanted: Sequence[str]) -> NotByKey:
-    """The first two accesses of one event under different keys."""
-    first: dict[type[Event], Access] = {}
-    for access in accesses:
-        if access.state not in wanted:
-            continue
-        other = first.setdefault(access.event, access)
-        if other.text != access.text:
-            states = " and ".join(dict.fromkeys([other.state, access.state]))
-            return NotByKey(
-                f"{access.event.__name__} uses {states} under two keys, {other.text} and {access.text}",
-                access.place, _pair_rewrite(other, access), _across(accesses, wanted),
-            )  # fmt: skip
-    return NotByKey("its accesses follow no common key", accesses[0].place if accesses else Place())
 
 
 def _across(accesses: Sequence[Access], wanted: Sequence[str]) -> str | None:
@@ -330,6 +346,7 @@ class _Finder:
             else [v for fn in functions.all if fn.events or functions.reached[fn] for v in fn.vertices]
         )  # fmt: skip
         self._contexts: dict[FunctionIR, list[_Context]] = {}
+        self._libraries: dict[tuple[FunctionIR, type[Event]], Library] = {}
         self._globals = functions.handlers[0].function.__globals__ if functions.handlers else {}
 
     def accesses(self) -> list[Access]:
@@ -409,13 +426,17 @@ class _Finder:
         named = {n.id for n in all_nodes(made) if isinstance(n, ast.Name)} - {"self", "e"}
         if named and fn.function.__globals__ is not self._globals:
             raise NotClosed(f"{', '.join(sorted(named))} may be something else in another module ({place})")
-        declared = declarations(
-            self._analysis.spec, States(self._analysis.spec, "self"), "e", [context.event]
-        )
-        known = Library(Scope.of(fn.function, fn.receiver), fn.body, declared)
-        if not is_pure(self._graph, fn, made, known):
+        if not is_pure(self._graph, fn, made, self._library(fn, context.event)):
             raise NotClosed(f"it may not be the same every time ({place})")
         return made
+
+    def _library(self, fn: FunctionIR, event: type[Event]) -> Library:
+        """What is known of a function's expressions where it is called for an event."""
+        if (fn, event) not in self._libraries:
+            spec = self._analysis.spec
+            declared = declarations(spec, States(spec, "self"), "e", [event])
+            self._libraries[fn, event] = Library(Scope.of(fn.function, fn.receiver), fn.body, declared)
+        return self._libraries[fn, event]
 
     # --- how functions are called ----------------------------------------------------------------------
 
