@@ -21,13 +21,10 @@ REST = {
     "analysis/idioms/first.py": {"Value"},
     "analysis/idioms/membership.py": {"First", "Set"},
     "analysis/idioms/values.py": {"Counter", "Sum"},
-    "kernels/native/looking.py": {"Max", "Mean", "SetOf"},
     "kernels/native/windows.py": {"Counter"},
     "kernels/rehearsal.py": {"Counter", "Max", "Set", "Value"},
-    "kernels/iterate/tracer.py": {"Counter", "Set"},
+    "kernels/iterate/tracer.py": {"Counter"},
     "model/pending.py": {"Value"},
-    "reporting/states.py": {"Sum"},
-    "trace/recorder.py": {"SetOf"},
 }
 """Who still names kinds: programs of their own (rehearsal, pending), rules about what is written with one kind (idioms),
 and forms of one kind that have no file yet. This only becomes shorter."""

@@ -347,6 +347,21 @@ def test_what_stands_out_is_ranked() -> None:
         assert found.rows[0].text == "a"
 
 
+class Addresses(tl.Program):
+    used: tl.Distinct[int, int]
+
+    @tl.on(Seen)
+    def see(self, e: Seen) -> None:
+        self.used.add(e.k % 4, e.k)
+
+
+def test_keys_are_ranked_by_what_users_read_of_them() -> None:
+    """A sketch is bytes in a table, and a number to users."""
+    log = [Seen(k=k, ts=n) for n, k in enumerate([0, 4, 8, 12, 1, 5, 2, 2, 2])]
+    [part] = state_parts(tl.replay(Addresses, log, spark=False), Redaction())
+    assert [(r.text, r.count) for r in part.top] == [("0", 4), ("1", 2), ("2", 1)]
+
+
 @pytest.mark.parametrize(
     ("keys", "twice", "shown"),
     [(30, 1, "spread"), (30, 0, "1 under each of 30 keys"), (5, 1, "1 or 2 under each of 5 keys"), (5, 0, "1 under each of 5 keys"), (30, 2, "top"), (2, 1, "top")],

@@ -158,6 +158,10 @@ class Grouped(State):
             return {self._key_and_member(stored)[1]: stored for stored in self._stored_under(head)}
         return self._groups().get(declared) or {}
 
+    def _number(self, key: Any) -> int:
+        """How many things stand under one declared key."""
+        return len(self._under(key))
+
     def _put_indexed(self, key: Any, value: Any) -> None:
         self._store_put(key, value)
         self._enter(key)

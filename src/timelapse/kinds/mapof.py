@@ -123,7 +123,7 @@ class MapOf(Grouped, Generic[K, F, V]):
 
     def count(self, key: K) -> int:
         """How many fields the key has."""
-        return len(self._under(key))
+        return self._number(key)
 
     def clear(self, key: K) -> None:
         """Remove every field of the key."""

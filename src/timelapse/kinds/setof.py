@@ -65,7 +65,7 @@ class SetOf(Grouped, Generic[K, M]):
 
     def count(self, key: K) -> int:
         """How many members the key has."""
-        return len(self._under(key))
+        return self._number(key)
 
     def add(self, key: K, member: M = ABSENT, *, at: int | None = None) -> None:
         """Put a member in: `add(k, m)`. Nothing happens if it is in. With `at` it takes effect at that time."""

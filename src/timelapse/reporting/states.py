@@ -9,7 +9,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from timelapse.errors import TimelapseError
-from timelapse.kinds.sum import Sum, amounts
 from timelapse.reporting.fields import Spread, measured, spread
 from timelapse.reporting.redact import Redaction, shown
 from timelapse.reporting.tables import TOP, Ranked, nearly_alike
@@ -60,9 +59,9 @@ def _part(run: Run, spec: StateSpec, redaction: Redaction) -> StatePart:
         table = run.table_at_cut(spec.name, run.slices)
     except TimelapseError:
         return StatePart(spec.name, spec.text, None)
-    if spec.kind is Sum:  # its amounts are stored as whole numbers of the smallest unit
-        units = table.column("v")
-        table = table.set_column(table.column_names.index("v"), "v", amounts(spec, units))
+    if "v" in table.column_names and not redaction.any:
+        seen = spec.kind.shown_values(spec, table.column("v"))
+        table = table.set_column(table.column_names.index("v"), "v", seen)
     keys = [n for n in table.column_names if n.startswith("k") and n[1:].isdigit()]
     if not keys:
         value = table.column("v")[0].as_py() if table.num_rows and "v" in table.column_names else None

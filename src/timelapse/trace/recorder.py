@@ -13,7 +13,6 @@ from typing import Any
 
 from timelapse.kinds.base import ABSENT, StateSpec
 from timelapse.kinds.grouped import Grouped, Under
-from timelapse.kinds.setof import SetOf
 from timelapse.kinds.sum import shown_amount
 from timelapse.model.events import Event, Record
 from timelapse.trace.expressions import comparison, shown, written
@@ -261,7 +260,7 @@ class Recorder:
                 quiet = True
                 try:
                     # Compiled, how many they are may be known where nobody keeps which.
-                    number = state.count(checked) if isinstance(state, SetOf) else len(state._under(checked))
+                    number = state._number(checked)
                 finally:
                     quiet = False
                 self._read(Read(name, Under(checked), number, number > 0, self.line))

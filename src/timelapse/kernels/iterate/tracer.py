@@ -29,7 +29,6 @@ from timelapse.kernels.python.stores import NullStore
 from timelapse.kinds.base import ABSENT, State, StateSpec
 from timelapse.kinds.counter import Counter
 from timelapse.kinds.grouped import Grouped
-from timelapse.kinds.set import Set
 from timelapse.model.binding import bind
 from timelapse.model.events import Event, Record
 from timelapse.model.program import Program, Rejection, rejection, spec_of
@@ -55,7 +54,7 @@ class TracedStore:
         self.spec, self._base = spec, base
         self.counts = spec.kind is Counter
         """A key that is not there is one that holds 0."""
-        self._presence_only = spec.kind is Set
+        self._presence_only = spec.kind.presence
         self.integers = spec.value in (INT, TIME) or self.counts
         self.reads: dict[Any, Read] = {}
         self.exact = False

@@ -14,10 +14,7 @@ from timelapse.kernels.native.windows import MODERATE
 from timelapse.kernels.python.stores import PlainStore
 from timelapse.kinds.base import ABSENT, State, StateSpec
 from timelapse.kinds.effects import Journal
-from timelapse.kinds.extremum import Max
-from timelapse.kinds.mean import SUM, Mean
 from timelapse.kinds.past import Members, Operation, ReadOnly, recording
-from timelapse.kinds.setof import SetOf
 from timelapse.model.types import FLOAT
 
 
@@ -41,7 +38,7 @@ class _Noting(NativeStore):
             self._count(key, row, 1)
             self._log.stamp(row, self._now())
         else:
-            if self._table.spec.kind is Mean and key[-1] == SUM and abs(value) > MODERATE:
+            if self._table.spec.kind.parts and abs(value) > MODERATE:
                 raise Foreign
             self._log.note(row, self._now(), value)
         super().put(key, value)
@@ -115,9 +112,8 @@ class _Offers:
             return
         (value,) = self._made.values()
         (word,) = self._table.encode(value)
-        spec = self._table.spec
         real = self._table.layout.stored == FLOAT
-        self._log.offer(row, self._now(), word, largest=issubclass(spec.kind, Max), real=real)
+        self._log.offer(row, self._now(), word, largest=self._alone._beats(1, 0), real=real)
 
 
 class Views:
@@ -185,7 +181,7 @@ class Views:
             return [(key, table.value(row, place)) for key, row in zip(table.keys(rows), rows, strict=True)]
 
         view: Any = state._spec.kind(state._spec, ReadOnly(get, items))
-        if state._spec.kind is not SetOf:
+        if state._spec.outer is None or state._spec.value is not None:  # not members under a key
             return view
         counted = log.hidden.get(width)
         if counted is None:  # no handler puts anything in

@@ -164,7 +164,7 @@ class _Indexed(Grouped):
     __slots__ = ()
     _grouped: _GroupedStore
 
-    def count(self, key: Any) -> int:
+    def _number(self, key: Any) -> int:
         if self._grouped.counts is None:
             return len(self._under(key))
         found: int = self._grouped.counts.get(self._outer(key), 0)
