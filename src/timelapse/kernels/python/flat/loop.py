@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import re
+import ast
 import types
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
@@ -96,9 +96,12 @@ def write(
         f"nonlocal _tl_ts, _tl_seq, _tl_n{', _tl_sent' if derived else ''}{', _tl_kind' if rejects else ''}"
     )
     body = "\n".join(INDENT * 2 + line for line in (own_cells, *lines))
-    free = sorted({w for w in _names(body) if w.startswith("_tl_") and not w.startswith("_tl_f_")})
-    text = f"def scope({', '.join(free)}):\n{INDENT}def loop({given}):\n{body}\n"
-    code = compile(text, "<timelapse>", "exec", dont_inherit=True)
+    tree = ast.parse(f"def scope():\n{INDENT}def loop({given}):\n{body}\n")
+    scope = tree.body[0]
+    assert isinstance(scope, ast.FunctionDef)
+    free = sorted(n for n in _names(scope) if n.startswith("_tl_") and not n.startswith("_tl_f_"))
+    scope.args.args = [ast.arg(name, lineno=1, col_offset=0) for name in free]
+    code = compile(tree, "<timelapse>", "exec", dont_inherit=True)
     for _ in range(2):
         code = next(c for c in code.co_consts if isinstance(c, types.CodeType))
     return code, single
@@ -128,8 +131,9 @@ def _derived(turns: Sequence[Turn], sent: Collection[int] | None) -> list[str]:
     return [*lines, f"{INDENT * 2}pass", f"{INDENT}_tl_sent = None", f"{INDENT}_tl_q.clear()"]
 
 
-def _names(text: str) -> set[str]:
-    return set(re.findall(r"\b_tl_\w+", text))
+def _names(tree: ast.AST) -> set[str]:
+    found = {n.id for n in ast.walk(tree) if isinstance(n, ast.Name)}
+    return found.union(*(n.names for n in ast.walk(tree) if isinstance(n, ast.Nonlocal)))
 
 
 def bound(code: types.CodeType, cell: Callable[[str], types.CellType]) -> Callable[..., None]:

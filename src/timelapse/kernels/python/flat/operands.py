@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-import re
 import types
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -102,8 +101,8 @@ class Operands:
             return value
         if self.nested or test == "False":
             return expression(f"{check}(K)", node, K=value)
-        first = re.sub(rf"\b{name}\b", f"({name} := K)", test, count=1)
-        return expression(f"({name} if {first} else {check}({name}))", node, K=value)
+        before, _, after = test.partition(name)  # where it is named first it is set
+        return expression(f"({name} if {before}({name} := K){after} else {check}({name}))", node, K=value)
 
     def place_key(self, code: StateCode, node: ast.expr, lines: list[str], parts: dict[str, ast.expr]) -> str:
         """The name under which a key stands, after lines that may be added."""

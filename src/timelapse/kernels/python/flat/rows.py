@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-import re
 from typing import TYPE_CHECKING, Any
 
 from timelapse.kernels.python.flat.output import layout
@@ -77,12 +76,12 @@ def _put(at: Rewriter, cls: type[Record], place: str, values: str) -> str:
 
 
 class _Row:
-    """A row that is being written out: `lines` is what comes before it, `parts` the expressions in them."""
+    """A row that is being written out: `steps` are the values that are named before it, `parts` the expressions in them."""
 
     def __init__(self, at: Rewriter, cls: Any, call: Any) -> None:
         self._at, self._cls, self._make = at, cls, call.func
         self._parts: dict[str, ast.expr] = {}
-        self._lines: list[str] = []
+        self._steps: list[tuple[str, str]] = []
         self._tests: list[str] = []
         self._names: dict[str, str] = {}
         fields = {f.name: f.type for f in cls.__fields__}
@@ -93,28 +92,27 @@ class _Row:
             self._parts[f"{temp}V"] = at.rewritten(value)
             known = at.type_of(value)
             whole = fields[name] == FLOAT and known == INT64
-            self._lines.append(f"{temp} = _tl_float({temp}V)" if whole else f"{temp} = {temp}V")
+            self._steps.append((temp, f"_tl_float({temp}V)" if whole else f"{temp}V"))
             if not whole and (test := guard(fields[name], known, temp)) is not None:
                 self._tests.append(f"({test})")
 
     def take_values(self, *, alone: bool = True) -> str:
         """The values, in the order of the fields, as the items of a tuple. `alone`: nothing is done before it is made."""
-        row = "".join(f"{self._names[f.name]}, " for f in self._cls.__fields__)
+        named = [self._names[f.name] for f in self._cls.__fields__]
         if alone and not self._tests and self._ordered:  # nothing comes between them
-            for line in self._lines:
-                name, _, text = line.partition(" = ")
-                row = re.sub(rf"\b{name}\b", text, row)
-            self._lines = []
-        return row
+            texts = dict(self._steps)
+            named, self._steps = [texts[name] for name in named], []
+        return "".join(f"{name}, " for name in named)
 
     def statements(self, put: list[str], otherwise: str, node: ast.stmt, more: str = "") -> list[ast.stmt]:
         """The lines that put it where it goes. What does not pass for sure is made, and given to `otherwise` (with `more`)."""
-        lines = [*self._lines, *put]
+        first = [f"{name} = {text}" for name, text in self._steps]
+        lines = [*first, *put]
         if self._tests:
             again = ", ".join(f"{name}={temp}" for name, temp in self._names.items())
             self._parts["R"] = self._make
             lines = [
-                *self._lines,
+                *first,
                 f"if {' and '.join(self._tests)}:",
                 *["    " + p for p in put],
                 "else:",
