@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import typer
 
+from timelapse.cli import reading
 from timelapse.cli.ingest_options import (
     chosen,
     mapping_of,
@@ -29,8 +30,6 @@ if TYPE_CHECKING:
     from timelapse.ingest.write import Late
     from timelapse.log import Log, Source
     from timelapse.model.events import Event
-
-_TypeFirst = "May start with TYPE= to apply to one type, and repeat."
 
 
 def register(app: typer.Typer) -> None:
@@ -70,104 +69,50 @@ def ingest(
             "table:NAME (Spark's catalogue). Events of the same time are in the order in which the types are named here.",
         ),
     ] = None,
-    ts: Annotated[
-        list[str] | None,
-        typer.Option(metavar="COLUMN", help="Column of the event time, by default ts. " + _TypeFirst),
-    ] = None,
-    unit: Annotated[
-        list[str] | None,
-        typer.Option(metavar="s|ms|us|ns", help="Unit of numeric times, by default us. " + _TypeFirst),
-    ] = None,
-    time_format: Annotated[
-        list[str] | None,
-        typer.Option(metavar="FORMAT", help="strptime format of times in text. " + _TypeFirst),
-    ] = None,
-    year: Annotated[
-        list[str] | None, typer.Option(metavar="YEAR", help="Year of times that have none. " + _TypeFirst)
-    ] = None,
-    tz: Annotated[
-        list[str] | None,
-        typer.Option(metavar="ZONE", help="Zone of times without one: none is guessed. " + _TypeFirst),
-    ] = None,
+    ts: reading.Ts = None,
+    unit: reading.Unit = None,
+    time_format: reading.TimeFormat = None,
+    year: reading.Year = None,
+    tz: reading.Tz = None,
     fmt: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--format",
-            metavar="csv|json|parquet|orc|avro|text",
-            help="By default by the files' suffix. " + _TypeFirst,
-        ),
+        reading.PerType,
+        reading.each("csv|json|parquet|orc|avro|text", "By default by the files' suffix.", "--format"),
     ] = None,
-    sep: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="TEXT", help=r"What separates columns, by default a comma; \t is a tab. " + _TypeFirst
-        ),
-    ] = None,
+    sep: reading.Sep = None,
     quote: Annotated[
-        list[str] | None,
-        typer.Option(metavar="CHAR", help="Quoting character of CSV; 'none' for no quoting. " + _TypeFirst),
+        reading.PerType, reading.each("CHAR", "Quoting character of CSV; 'none' for no quoting.")
     ] = None,
-    no_header: Annotated[
-        bool, typer.Option("--no-header", help="CSV files have no header; needs --columns.")
-    ] = False,
+    no_header: reading.NoHeader = False,
     multiline: Annotated[
         bool, typer.Option("--multiline", help="Quoted cells of CSV may go on over several lines.")
     ] = False,
-    columns: Annotated[
-        list[str] | None,
-        typer.Option(metavar="A,B,C", help="Names of the columns of CSV files. " + _TypeFirst),
-    ] = None,
-    mapping: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--map",
-            metavar="TYPE.FIELD=COLUMN",
-            help="The column of a field that is named otherwise. May repeat.",
-        ),
-    ] = None,
-    regex: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="PATTERN",
-            help="Text files: named groups are the columns, searched in each line. " + _TypeFirst,
-        ),
-    ] = None,
+    columns: reading.Columns = None,
+    mapping: reading.Mapping = None,
+    regex: reading.Regex = None,
     unmatched: Annotated[
         str,
         typer.Option(metavar="skip|quarantine", help="What becomes of lines that --regex does not match."),
     ] = "skip",
-    null: Annotated[
-        list[str] | None,
-        typer.Option(metavar="TEXT", help="The text of a missing value, by default empty. " + _TypeFirst),
-    ] = None,
+    null: reading.Null = None,
     min_ts: Annotated[
-        list[str] | None,
-        typer.Option(metavar="TIME", help="Rows of an earlier time go to the quarantine. " + _TypeFirst),
+        reading.PerType, reading.each("TIME", "Rows of an earlier time go to the quarantine.")
     ] = None,
     max_ts: Annotated[
-        list[str] | None,
-        typer.Option(metavar="TIME", help="Rows of a later time go to the quarantine. " + _TypeFirst),
+        reading.PerType, reading.each("TIME", "Rows of a later time go to the quarantine.")
     ] = None,
     arrival: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="COLUMN",
-            help="Column of the time at which a row arrived: how late rows are is shown. " + _TypeFirst,
-        ),
+        reading.PerType,
+        reading.each("COLUMN", "Column of the time at which a row arrived: how late rows are is shown."),
     ] = None,
     order: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="event|arrival",
-            help="Which of the two times is the event's; by default event. " + _TypeFirst,
-        ),
+        reading.PerType,
+        reading.each("event|arrival", "Which of the two times is the event's; by default event."),
     ] = None,
     unique: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="A,B",
-            help="Fields of which no two events have the same values: identical ones count once, of others the first is taken. "
-            + _TypeFirst,
+        reading.PerType,
+        reading.each(
+            "A,B",
+            "Fields of which no two events have the same values: identical ones count once, of others the first is taken.",
         ),
     ] = None,
     late: Annotated[
@@ -184,11 +129,10 @@ def ingest(
         ),
     ] = None,
     max_bad_day: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="SHARE",
-            help="More bad rows than this on a day (or of a file, where their times cannot be read) are an error; by default 5%, where these are 20 rows or more. "
-            + _TypeFirst,
+        reading.PerType,
+        reading.each(
+            "SHARE",
+            "More bad rows than this on a day (or of a file, where their times cannot be read) are an error; by default 5%, where these are 20 rows or more.",
         ),
     ] = None,
     since: Annotated[

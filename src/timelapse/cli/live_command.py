@@ -10,6 +10,7 @@ from typing import Annotated, Any
 
 import typer
 
+from timelapse.cli import reading
 from timelapse.cli.options import (
     Engine,
     Json,
@@ -22,8 +23,6 @@ from timelapse.cli.options import (
     TlsKey,
     examples,
 )
-
-_FIRST = "May start with TYPE= to apply to one type, and repeat."
 
 
 def register(app: typer.Typer) -> None:
@@ -219,52 +218,24 @@ def live(
     allow_impure: Annotated[
         bool, typer.Option("--allow-impure", help="Run handlers that read a clock, randomness or the like.")
     ] = False,
-    ts: Annotated[
-        list[str] | None,
-        typer.Option(metavar="COLUMN", help="Column of the event time, by default ts. " + _FIRST),
-    ] = None,
-    unit: Annotated[
-        list[str] | None,
-        typer.Option(metavar="s|ms|us|ns", help="Unit of numeric times, by default us. " + _FIRST),
-    ] = None,
-    time_format: Annotated[
-        list[str] | None, typer.Option(metavar="FORMAT", help="strptime format of times in text. " + _FIRST)
-    ] = None,
-    year: Annotated[
-        list[str] | None, typer.Option(metavar="YEAR", help="Year of times that have none. " + _FIRST)
-    ] = None,
-    tz: Annotated[
-        list[str] | None, typer.Option(metavar="ZONE", help="Zone of times without one. " + _FIRST)
-    ] = None,
+    ts: reading.Ts = None,
+    unit: reading.Unit = None,
+    time_format: reading.TimeFormat = None,
+    year: reading.Year = None,
+    tz: reading.Tz = None,
     fmt: Annotated[
-        list[str] | None,
-        typer.Option("--format", metavar="csv|json|parquet|text", help="By default by the suffix. " + _FIRST),
+        reading.PerType, reading.each("csv|json|parquet|text", "By default by the suffix.", "--format")
     ] = None,
-    sep: Annotated[
-        list[str] | None, typer.Option(metavar="TEXT", help="What separates columns. " + _FIRST)
-    ] = None,
-    no_header: Annotated[
-        bool, typer.Option("--no-header", help="CSV has no header; needs --columns.")
-    ] = False,
-    columns: Annotated[
-        list[str] | None, typer.Option(metavar="A,B,C", help="Names of the columns of CSV. " + _FIRST)
-    ] = None,
-    mapping: Annotated[
-        list[str] | None,
-        typer.Option("--map", metavar="TYPE.FIELD=COLUMN", help="The column of a field. May repeat."),
-    ] = None,
-    regex: Annotated[
-        list[str] | None,
-        typer.Option(metavar="PATTERN", help="Text: named groups are the columns. " + _FIRST),
-    ] = None,
-    null: Annotated[
-        list[str] | None, typer.Option(metavar="TEXT", help="The text of a missing value. " + _FIRST)
-    ] = None,
+    sep: reading.Sep = None,
+    no_header: reading.NoHeader = False,
+    columns: reading.Columns = None,
+    mapping: reading.Mapping = None,
+    regex: reading.Regex = None,
+    null: reading.Null = None,
     unique: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="FIELD,FIELD",
-            help="Of rows of a type that have the same values in these fields the first counts. " + _FIRST,
+        reading.PerType,
+        reading.each(
+            "FIELD,FIELD", "Of rows of a type that have the same values in these fields the first counts."
         ),
     ] = None,
     unique_within: Annotated[
