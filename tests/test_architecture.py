@@ -307,6 +307,62 @@ def test_the_native_compiler_reads_no_code_by_regular_expressions() -> None:
     assert reading == {f"timelapse.kernels.native.lowering.{name}" for name in ("closing", "guess")}
 
 
+PROCESS_WIDE = {
+    "cli.quiet": "the line under which a command's terminal is silent",
+    "depth": "the room on the stack",
+    "env.garbage": "Python's garbage collector",
+    "env.master": "the master of the session that a command has this process start",
+    "env.spark_start": "that session, while it starts",
+    "model.resource": "whether what is pickled is on its way to other processes",
+    "store.fetched": "how much was copied since old copies were looked for",
+    "tables.loops": "loops over arrays, once they are compiled: they give the same",
+}
+"""What a module keeps for the whole process in a variable that it changes. Nothing else does: settings are handed down."""
+
+
+def _globals(tree: ast.Module) -> bool:
+    return any(isinstance(n, ast.Global) for n in ast.walk(tree))
+
+
+def _sets_environment(tree: ast.Module) -> bool:
+    """Whether a module changes variables of the environment of this process."""
+    for n in ast.walk(tree):
+        if (
+            isinstance(n, ast.Subscript)
+            and not isinstance(n.ctx, ast.Load)
+            and "os.environ" in ast.unparse(n)
+        ):
+            return True
+        if isinstance(n, ast.Call) and re.match(
+            r"os\.(putenv|unsetenv|environ\.(pop|setdefault|update|clear))\b", ast.unparse(n)
+        ):
+            return True
+    return False
+
+
+def test_no_module_steers_another_by_globals_or_the_environment() -> None:
+    """Only what others take from there is put into the environment: Spark's Java and Python, the threads of OpenBLAS."""
+    assert {m.removeprefix("timelapse.") for m, p in _modules() if _globals(_tree(p))} == set(PROCESS_WIDE)
+    setting = {m.removeprefix("timelapse.") for m, p in _modules() if _sets_environment(_tree(p))}
+    assert setting == {"cli.lean", "env.spark_session"}
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "os.environ['A'] = '1'",
+        "del os.environ['A']",
+        "os.environ.setdefault('A', '1')",
+        "os.putenv('A', '1')",
+    ],
+)
+def test_changes_of_the_environment_are_found(code: str) -> None:
+    assert _sets_environment(ast.parse(f"import os\n{code}"))
+    assert not _sets_environment(
+        ast.parse("import os\nx = {**os.environ}['A'] + os.environ.get('A', '') + os.environ['A']")
+    )
+
+
 OF_PROGRAMS = {
     ("timelapse.kinds.base", "State"), ("timelapse.kinds.past", "Window"), ("timelapse.model.events", "_Row"),
 }  # fmt: skip

@@ -401,8 +401,7 @@ class Looking(Small):
 def test_programs_that_take_long_as_python_wait_sooner() -> None:
     assert choose.cold_events(Small()) == choose.COLD_EVENTS
     assert choose.cold_events(Looking()) == choose.COLD_EVENTS // choose.SLOWER
-    with choose.repeated(1000):
-        assert choose.cold_events(Looking()) == choose.WARM_EVENTS
+    assert choose.cold_events(Looking(), 1000) == choose.WARM_EVENTS
 
 
 def test_small_jobs_never_wait_for_the_compiler(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -411,18 +410,16 @@ def test_small_jobs_never_wait_for_the_compiler(cache: Path, monkeypatch: pytest
     monkeypatch.setenv(choose.SWITCH, "auto")
     work = final_pass(analyse(Small))
 
-    def kernel(events: int) -> choose.SliceKernel:
-        return choose.SliceKernel(Small(), work, {}, events, final=True)
+    def kernel(events: int, times: int = 1) -> choose.SliceKernel:
+        return choose.SliceKernel(Small(), work, {}, events, final=True, times=times)
 
     for events in (0, choose.WARM_EVENTS, choose.COLD_EVENTS - 1):
         assert not kernel(events).compiled
     assert counts() == {}
     assert store.entries() == []
-    with choose.repeated(3):
-        assert not kernel(choose.COLD_EVENTS // 3 - 1).compiled
-        assert kernel(choose.COLD_EVENTS // 3).compiled
-    with choose.repeated(1000):
-        assert choose.cold_events() == choose.WARM_EVENTS
+    assert not kernel(choose.COLD_EVENTS // 3 - 1, 3).compiled
+    assert kernel(choose.COLD_EVENTS // 3, 3).compiled
+    assert choose.cold_events(times=1000) == choose.WARM_EVENTS
     assert choose.cold_events() == choose.COLD_EVENTS
     assert kernel(choose.WARM_EVENTS).compiled
     assert not kernel(choose.WARM_EVENTS - 1).compiled

@@ -179,8 +179,10 @@ class Mutability:
         if isinstance(target, type) and issubclass(target, Event | Record | tuple):
             return Kind.IMMUTABLE if args == Kind.IMMUTABLE else Kind.ANYTHING
         words = self._library.words(node)
-        if words and (words <= UNCHANGING or words == {"plains"}):
-            return Kind.IMMUTABLE if words <= UNCHANGING else Kind.BOX
+        if words and words <= UNCHANGING:
+            return Kind.IMMUTABLE
+        if words == frozenset({"plains"}):
+            return Kind.BOX
         if isinstance(target, types.FunctionType):
             return helper(target, args)[1]
         if isinstance(node.func, ast.Attribute) and self.scope.resolve(node.func) is UNKNOWN:

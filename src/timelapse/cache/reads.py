@@ -72,8 +72,10 @@ class Reads:
         program, final = job.program, job.passes[-1]
         made = self._recording(program, final)
         events = job.reader.count if chained else _largest(job)
-        fast = runs_compiled(program, made, events, final=True)
-        return made, fast or not (first or runs_compiled(program, final, events, final=True))
+        fast, full = (
+            runs_compiled(program, work, events, final=True, times=job.times) for work in (made, final)
+        )
+        return made, fast or not (first or full)
 
     def _recording(self, program: Program, final: PassProgram) -> PassProgram:
         handlers, spec = list(final.handlers), spec_of(program)
@@ -157,7 +159,8 @@ class OutputDriver(Driver):
 
         `kept`: what each slice is known to do to each state.
         """
-        prepare(self._job.program, self._job.passes[-1], self._job.reader.count, final=True)
+        job = self._job
+        prepare(job.program, job.passes[-1], job.reader.count, final=True, times=job.times)
         loop, slices = self._loop, self._job.slices
         waiting = [self._task("final", "final", first=i, last=i) for i in range(slices)]
         reports: dict[int, SliceReport] = {}
@@ -191,11 +194,11 @@ class OutputDriver(Driver):
 def worth_it(job: Job, alone: Job) -> bool:
     """Whether the output part alone is faster than all: not where only all of it is compiled."""
     events = _largest(job)
-    if not runs_compiled(job.program, job.passes[-1], events, final=True):
+    if not runs_compiled(job.program, job.passes[-1], events, final=True, times=job.times):
         return True
     count = job.reader.count
-    enough = max(events, count) if count >= cold_events() and events >= WARM_EVENTS else events
-    return runs_compiled(job.program, alone.passes[-1], enough, final=True)
+    enough = max(events, count) if count >= cold_events(times=job.times) and events >= WARM_EVENTS else events
+    return runs_compiled(job.program, alone.passes[-1], enough, final=True, times=job.times)
 
 
 def _largest(job: Job) -> int:

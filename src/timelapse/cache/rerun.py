@@ -339,7 +339,7 @@ def _leaves_lock(job: Job, stages: Sequence[Stage], threads: int) -> bool:
     events = share_of(job.reader.count, job.slices, threads)
     passes = [*((stage.work, False) for stage in stages), (job.passes[-1], True)]
     return not any(stage.strategy is Strategy.ITERATE for stage in stages) and all(
-        leaves_lock(job.program, work, events, final=final) for work, final in passes
+        leaves_lock(job.program, work, events, final=final, times=job.times) for work, final in passes
     )
 
 

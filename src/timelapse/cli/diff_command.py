@@ -350,7 +350,6 @@ def _sides(
 ) -> Iterator[tuple[Run, Run]]:  # fmt: skip
     """Both runs: opened, or made here and gone afterwards."""
     from timelapse.errors import UsageError
-    from timelapse.kernels.choose import repeated
     from timelapse.log import Log
     from timelapse.model.program import Program
     from timelapse.run import Run
@@ -375,7 +374,7 @@ def _sides(
     programs = [side for side in (first, second) if isinstance(side, Program)]
     if len(programs) == 2 and opened is not None:
         asked.check(programs, opened)
-    with repeated(len(programs)), sharing(programs) as several:
+    with sharing(programs) as several:
         runs = [
             side
             if isinstance(side, Run)

@@ -25,7 +25,6 @@ from timelapse.compare.labels import Labels
 from timelapse.compare.score import Judgement, judge
 from timelapse.display import written
 from timelapse.errors import Place, RunError, UsageError, meant
-from timelapse.kernels.choose import repeated
 from timelapse.log import Log
 from timelapse.log.types import heard
 from timelapse.model.fingerprint import fingerprint
@@ -178,7 +177,7 @@ def sweep(
     done = 0
     for group in _groups(programs, opened):
         missing = [programs[n] for n in group if n not in found]
-        with sharing(missing, folder) as several, repeated(len(programs)):
+        with sharing(missing, folder, len(programs)) as several:
             for number in group:
                 if number not in found:
                     run = replay_one_of(

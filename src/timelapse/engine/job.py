@@ -75,6 +75,8 @@ class Job:
     """Whether rows of states that are looked back on are wanted at the end, for a run that starts from this one."""
     marks: bool = False
     """Whether tasks say what they are done with, for a replay that goes on where this one is killed (engine/resume.py)."""
+    times: int = 1
+    """So many replays of about the same passes there are: the compiler is worth waiting for with fewer events. Not for workers: they load what is there."""
     runs: tuple[int, ...] = ()
     """The slices at which tasks begin, if a staged run takes several slices together; (): each is a task's own."""
 

@@ -32,6 +32,7 @@ def pack(job: Job) -> bytes:
     """
     from pyspark import cloudpickle
 
+    job = replace(job, times=1)
     modules = user_modules()
     for module in modules:
         cloudpickle.register_pickle_by_value(module)  # type: ignore[no-untyped-call]

@@ -261,7 +261,9 @@ def _over_slices(
     share = max(events, task.share)
 
     spec = spec_of(job.program)
-    serial = work.serial is not None and (given_up or not is_compiled_alone(job.program, work, share))
+    serial = work.serial is not None and (
+        given_up or not is_compiled_alone(job.program, work, share, job.times)
+    )
     serial = serial or work.takes_late
     if serial:
         # Fields that only a later event's handler reads are read too: rows are kept whole.
@@ -296,7 +298,7 @@ def _over_slices(
             ahead=task.ahead,
             quarantine=job.quarantine, workers=task.threads if final else 1,
             before=before, rows=task.kind != "final_chain" or asked, folder=job.rows_folder, alone=alone, given_up=given_up,
-            share=share, gone=gone, foreseen=foreseen,
+            share=share, times=job.times, gone=gone, foreseen=foreseen,
             companions=job.aside.companions if final and job.aside is not None else (),
         )  # fmt: skip
 

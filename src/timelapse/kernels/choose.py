@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -49,8 +48,6 @@ LEFT_TOO_OFTEN = "too many events needed it"
 NOT_ALONE = "windows over single values run compiled only in one pass from the log's start"
 GIVEN_UP = "it was tried compiled, and given up"
 TOO_FEW = f"for fewer than {WARM_EVENTS:,} events machine code is not worth loading"
-_TIMES = 1
-"""So many replays of about the same passes follow one another in this process."""
 SWITCH = "TIMELAPSE_KERNEL"
 """Environment variable: native (compile whatever compiles), python (handlers rewritten), interpreted, or auto."""
 FLAT_EVENTS = 20_000
@@ -95,7 +92,8 @@ class SliceKernel:
 
     `asked`: what is needed of the result is what happened to these states (None: all of it); the rest may be missing.
 
-    `share`: how many events this process has for the pass, those of other kernels with them (`share_of`).
+    `share`: how many events this process has for the pass, those of other kernels with them (`share_of`). `times`: about so
+    often the pass runs; then the compiler is worth waiting for with fewer events.
 
     `open`: the slice goes on from run to run. A run gives what was put out, and `changes` what was done to states since it
     was last called. Such a kernel may run for months, on any number of events a run.
@@ -109,7 +107,7 @@ class SliceKernel:
         prefetch: bool = False, memory: int | None = None, ahead: bool = False,
         quarantine: int | None = None, workers: int = 1, before: Before | None = None, rows: bool = True,
         folder: Path | None = None, alone: bool = True, given_up: bool = False,
-        asked: Collection[str] | None = None, share: int = 0,
+        asked: Collection[str] | None = None, share: int = 0, times: int = 1,
         companions: Sequence[Companion] = (), gone: set[int] | None = None, foreseen: Foreseen | None = None,
         open: bool = False,  # noqa: A002
     ) -> None:  # fmt: skip
@@ -133,10 +131,10 @@ class SliceKernel:
         with self._clock.phase("compile"):
             unit, why = None, GIVEN_UP if given_up else NOT_ALONE
             if not given_up and (alone or not whole):
-                unit, why = _unit(program, work, share, final=final)
+                unit, why = _unit(program, work, share, final=final, times=times)
                 if unit is None and work.by_key is not None:
                     work = self._work = replace(work, by_key=None)
-                    unit, why = _unit(program, work, share, final=final)
+                    unit, why = _unit(program, work, share, final=final, times=times)
         self.why_python = why
         """Why it does not run compiled, or not any more, where only trying shows it; else empty."""
         if unit is not None and unit.shared:
@@ -155,14 +153,16 @@ class SliceKernel:
 
                 with self._clock.phase("compile"):
                     own = program, work, unit, self._texts, events
-                    run_ahead(foreseen, *own, lambda ahead: _unit(program, ahead, share, final=True)[0])
+                    run_ahead(
+                        foreseen, *own, lambda ahead: _unit(program, ahead, share, final=True, times=times)[0]
+                    )
             self._native = NativeKernel(
                 program, work, unit, starts, final=final, prefetch=prefetch, events=events, memory=memory,
                 ahead=ahead, quarantine=quarantine, gone=gone, foreseen=foreseen, asked=asked, before=before if looks_back else None, interned=self._texts,
                 logged=[n for n in work.logs if rows and not whole and (final or n in work.targets)],
             )  # fmt: skip
             self._native.open, self._native.guard = open, self.guard
-            self._accompany(companions, share)
+            self._accompany(companions, share, times)
             if workers > 1 and final and not ahead:
                 from timelapse.kernels.native.aside import AsideKernel, uses_no_state
 
@@ -173,14 +173,14 @@ class SliceKernel:
         else:
             self._interpret(starts, before)
 
-    def _accompany(self, companions: Sequence[Companion], share: int) -> None:
+    def _accompany(self, companions: Sequence[Companion], share: int, times: int) -> None:
         """Have companions run beside the compiled pass, if all of them run compiled."""
         if not companions or self._native is None or self._native.unit.steps:
             return
         units = []
         with self._clock.phase("compile"):
             for one in companions:
-                unit, _ = _unit(one.program, one.work, share, final=True)
+                unit, _ = _unit(one.program, one.work, share, final=True, times=times)
                 if unit is None:
                     return
                 units.append(unit)
@@ -349,28 +349,8 @@ class SliceKernel:
             self._aside = self._texts = None
 
 
-@contextmanager
-def repeated(times: int) -> Iterator[None]:
-    """Within this block passes are run about so many times: the compiler is worth waiting for with fewer events.
-
-    For all threads of this process. What runs compiled gives the same, so nobody else is harmed.
-    """
-    global _TIMES
-    before, _TIMES = _TIMES, max(1, times)
-    try:
-        yield
-    finally:
-        _TIMES = before
-
-
-def is_repeated() -> bool:
-    """Whether passes are run several times."""
-    return _TIMES > 1
-
-
-def cold_events(program: Program | None = None) -> int:
-    """From this many events on it is worth waiting for the compiler now, for a program."""
-    times = _TIMES
+def cold_events(program: Program | None = None, times: int = 1) -> int:
+    """From this many events on it is worth waiting for the compiler now, for a program whose passes run about so many times."""
     if program is not None and any(use.what != "derive" for use in spec_of(program).times):
         times *= SLOWER
     return COLD_EVENTS if times == 1 else max(WARM_EVENTS, COLD_EVENTS // times)
@@ -390,8 +370,8 @@ def choice(program: Program, work: PassProgram, *, final: bool) -> Choice:
     return Choice(True)
 
 
-def foresee(program: Program, work: PassProgram, events: int, *, final: bool) -> Choice:
-    """How a pass over so many events will run, and if as Python why. Compiles nothing."""
+def foresee(program: Program, work: PassProgram, events: int, *, final: bool, times: int = 1) -> Choice:
+    """How a pass over so many events, which runs about so many times, will run, and if as Python why. Compiles nothing."""
     switch = _switch()
     if switch in ("python", "interpreted"):
         return Choice(False, f"{SWITCH} is {switch}")
@@ -399,7 +379,7 @@ def foresee(program: Program, work: PassProgram, events: int, *, final: bool) ->
         unit = lowered_pass(program, work, final=final)
     except refused() as refusal:
         return Choice(False, str(refusal), getattr(refusal, "line", 0))
-    if switch == "native" or events >= cold_events(program):
+    if switch == "native" or events >= cold_events(program, times):
         return Choice(True)
     if events < WARM_EVENTS:
         return Choice(False, TOO_FEW)
@@ -409,13 +389,13 @@ def foresee(program: Program, work: PassProgram, events: int, *, final: bool) ->
         return Choice(True)
     return Choice(
         False,
-        f"for the {events:,} events that one process sees nobody waits for the compiler, as from {cold_events(program):,} on, and it "
+        f"for the {events:,} events that one process sees nobody waits for the compiler, as from {cold_events(program, times):,} on, and it "
         "has not run yet",
     )
 
 
 def uncompiled(
-    program: Program, passes: Sequence[tuple[PassProgram, int, bool]]
+    program: Program, passes: Sequence[tuple[PassProgram, int, bool]], times: int = 1
 ) -> tuple[list[Unit], list[Unit]]:
     """Of passes (with their number of events, and whether final) those whose machine code is still to be made.
 
@@ -436,7 +416,7 @@ def uncompiled(
         except refused():
             continue
         if not is_compiled(unit):
-            (now if switch == "native" or events >= cold_events(program) else later).append(unit)
+            (now if switch == "native" or events >= cold_events(program, times) else later).append(unit)
     return now, later
 
 
@@ -453,33 +433,35 @@ def rewritten(events: int) -> bool:
     return switch == "python" or (switch != "interpreted" and events >= FLAT_EVENTS)
 
 
-def runs_compiled(program: Program, work: PassProgram, events: int, *, final: bool) -> bool:
+def runs_compiled(program: Program, work: PassProgram, events: int, *, final: bool, times: int = 1) -> bool:
     """Whether a pass over so many events would run compiled. Compiles nothing."""
-    return foresee(program, work, events, final=final).compiled
+    return foresee(program, work, events, final=final, times=times).compiled
 
 
-def leaves_lock(program: Program, work: PassProgram, events: int, *, final: bool) -> bool:
+def leaves_lock(program: Program, work: PassProgram, events: int, *, final: bool, times: int = 1) -> bool:
     """Whether a pass over so many events would run compiled, with next to nothing left to Python: then others can run
     beside it in threads. Compiles nothing."""
-    if not runs_compiled(program, work, events, final=final):
+    if not runs_compiled(program, work, events, final=final, times=times):
         return False
     unit = lowered_pass(program, work, final=final)
     return not (unit.left or unit.ticks or any(column.computed is not None for column in unit.columns))
 
 
-def is_compiled_alone(program: Program, work: PassProgram, events: int) -> bool:
+def is_compiled_alone(program: Program, work: PassProgram, events: int, times: int = 1) -> bool:
     """Whether a pass over so many events, the whole program from the log's first event on, runs compiled. Compiles it
     if that is worth it."""
-    return _unit(program, replace(work, by_key=None), events, final=True)[0] is not None
+    return _unit(program, replace(work, by_key=None), events, final=True, times=times)[0] is not None
 
 
-def prepare(program: Program, work: PassProgram, events: int, *, final: bool) -> None:
+def prepare(program: Program, work: PassProgram, events: int, *, final: bool, times: int = 1) -> None:
     """Have a pass compiled if it is worth it for so many events, of which its tasks see fewer each."""
-    if events >= cold_events(program):
-        _unit(program, work, events, final=final)
+    if events >= cold_events(program, times):
+        _unit(program, work, events, final=final, times=times)
 
 
-def _unit(program: Program, work: PassProgram, events: int, *, final: bool) -> tuple[Unit | None, str]:
+def _unit(
+    program: Program, work: PassProgram, events: int, *, final: bool, times: int = 1
+) -> tuple[Unit | None, str]:
     """The pass to be compiled; None where it runs as Python, and why if `foresee` cannot know."""
     switch = _switch()
     if switch in ("python", "interpreted") or (switch == "auto" and events < WARM_EVENTS):
@@ -491,7 +473,7 @@ def _unit(program: Program, work: PassProgram, events: int, *, final: bool) -> t
     from timelapse.kernels.native.build import NotCompiled, compiled, loaded
 
     try:
-        if switch == "auto" and events < cold_events(program):
+        if switch == "auto" and events < cold_events(program, times):
             return (unit, "") if loaded(unit) else (None, "its machine code was not there yet")
         compiled(unit)
     except NotCompiled as error:

@@ -8,14 +8,12 @@ that nobody waits for runs these programs before (`native/compile.py`): a pass t
 from __future__ import annotations
 
 import hashlib
-import os
-from collections.abc import Iterator
-from contextlib import contextmanager
+from functools import partial
 from itertools import pairwise
 
 from timelapse.analysis import analyse, build_pass, final_pass
 from timelapse.analysis.result import PassProgram
-from timelapse.kernels.choose import SWITCH, SliceKernel
+from timelapse.kernels.choose import COLD_EVENTS, WARM_EVENTS, SliceKernel
 from timelapse.kernels.native.machine import store
 from timelapse.kernels.native.machine.version import compiler_version
 from timelapse.kernels.native.usual import compile_usual
@@ -107,6 +105,10 @@ class Recent(Program):
             self.emit(Found(id=e.id, place=e.place))
 
 
+_waiting = partial(SliceKernel, share=WARM_EVENTS, times=COLD_EVENTS)
+"""The compiler is waited for, however few events there are."""
+
+
 def rehearse() -> None:
     """Compile them into the cache, unless they are there."""
     name = hashlib.sha256(f"{compiler_version()} rehearsal".encode()).hexdigest()[:32]
@@ -114,23 +116,9 @@ def rehearse() -> None:
         if store.has(name):
             return
         compile_usual()
-        with _compiling():
-            for program in (Broad, ByUser, Recent):
-                _run(program())
+        for program in (Broad, ByUser, Recent):
+            _run(program())
         store.write(name, b"")
-
-
-@contextmanager
-def _compiling() -> Iterator[None]:
-    before = os.environ.get(SWITCH)
-    os.environ[SWITCH] = "native"
-    try:
-        yield
-    finally:
-        if before is None:
-            del os.environ[SWITCH]
-        else:
-            os.environ[SWITCH] = before
 
 
 def _run(program: Program) -> None:
@@ -149,14 +137,14 @@ def _slices(program: Program, work: PassProgram, *, final: bool) -> None:
     log = MemoryLog(_events(), [Pair, Note])
     classes = {c.__name__: c for c in (Pair, Note) if c.__name__ in work.columns}
     cuts = [0, 400, 1_000, log.count]
-    made = SliceKernel(program, work, {}, 0, final=final, workers=2)
+    made = _waiting(program, work, {}, 0, final=final, workers=2)
     results = [made.run(Source(log, lo, hi, classes, work.columns), _unheard) for lo, hi in pairwise(cuts)]
     specs = spec_of(program).states
     if not final or spec_of(program).times:
         return
     starts = {n: fold(spec, empty(spec), [results[0].effects[n]]) for n, spec in specs.items()}
     for memory in (None, 0):
-        kernel = SliceKernel(program, work, starts, log.count, final=True, memory=memory)
+        kernel = _waiting(program, work, starts, log.count, final=True, memory=memory)
         kernel.run(Source(log, cuts[1], cuts[2], classes, work.columns), _unheard)
 
 

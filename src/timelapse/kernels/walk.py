@@ -108,11 +108,10 @@ def walker(
     # waiting for.
     share = choose.WARM_EVENTS if waits or events >= choose.FLAT_EVENTS else events
     waits = waits or (events >= choose.FLAT_EVENTS and WAYS * (slow + events) >= choose.COLD_EVENTS)
-    with choose.repeated(choose.COLD_EVENTS if waits else 1):
-        return choose.SliceKernel(
-            program, work, starts, events, final=final, prefetch=cores() > 1, quarantine=quarantine, asked=(), rows=False,
-            share=share,
-        )  # fmt: skip
+    return choose.SliceKernel(
+        program, work, starts, events, final=final, prefetch=cores() > 1, quarantine=quarantine, asked=(), rows=False,
+        share=share, times=choose.COLD_EVENTS if waits else 1,
+    )  # fmt: skip
 
 
 def load() -> None:

@@ -67,15 +67,16 @@ def reach_of(program: Program, reader: EventReader) -> float:
 def plan_of(
     program: Program, analysis: Analysis, reader: EventReader, counts: Mapping[str, int] | None, *, cores: int,
     threads: int, slices: int | None = None, force: str | Mapping[str, str] | None = None,
-    known: dict[str, Measured | None], machines: int = 1,
+    known: dict[str, Measured | None], machines: int = 1, times: int = 1,
 ) -> Plan:  # fmt: skip
-    """The plan of a replay, with iterate in it where that is foretold to be faster than a chain."""
+    """The plan of a replay, with iterate in it where that is foretold to be faster than a chain. `times`: about so many replays of the
+    same passes there are."""
 
     reach = reach_of(program, reader)
 
     def make(found: Measured | None, guessed: bool = True) -> Plan:
         """With a task for each core, or with fewer, of which each has enough events for machine code."""
-        fewer = [] if slices is not None else fewer_tasks(program, reader.count, cores)
+        fewer = [] if slices is not None else fewer_tasks(program, reader.count, cores, times)
         plan = min((make_with(found, guessed, most) for most in (None, *fewer)), key=_seconds)
         if plan.most is None or plan.mode != "staged":
             return plan
@@ -84,7 +85,7 @@ def plan_of(
 
     def make_with(found: Measured | None, guessed: bool, most: int | None) -> Plan:
         in_one, in_slices = (
-            compiled_facts(program, reader.count, slices or most, cores, sliced=sliced)
+            compiled_facts(program, reader.count, slices or most, cores, sliced=sliced, times=times)
             for sliced in (False, True)
         )
 

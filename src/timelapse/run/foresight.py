@@ -19,7 +19,6 @@ from timelapse.kernels.choose import (
     Choice,
     cold_events,
     foresee,
-    is_repeated,
     share_of,
     uncompiled,
 )
@@ -30,7 +29,7 @@ from timelapse.plan.strategy import Strategy
 
 
 def compiled_facts(
-    program: Program, events: int, slices: int | None, cores: int, *, sliced: bool = False
+    program: Program, events: int, slices: int | None, cores: int, *, sliced: bool = False, times: int = 1
 ) -> IsCompiled | None:
     """Tells of a pass whether it will run compiled; None where none will. `sliced`: the final pass in time slices, of
     which a process sees as few events as of the others; else in one pass."""
@@ -39,17 +38,19 @@ def compiled_facts(
     each = share_of(events, slices or cores, cores)
 
     def compiled(work: PassProgram, final: bool) -> bool:
-        return foresee(program, work, each if sliced or not final else events, final=final).compiled
+        return foresee(
+            program, work, each if sliced or not final else events, final=final, times=times
+        ).compiled
 
     return compiled
 
 
-def fewer_tasks(program: Program, events: int, cores: int) -> list[int]:
+def fewer_tasks(program: Program, events: int, cores: int, times: int) -> list[int]:
     """With how many tasks at a time passes over slices may run compiled that would be Python with one for each core: these have too few
     events each to wait for the compiler, or to load what it made."""
     if os.environ.get(SWITCH, "auto") != "auto":
         return []
-    found = {events // WARM_EVENTS, events // cold_events(program)}
+    found = {events // WARM_EVENTS, events // cold_events(program, times)}
     return sorted((n for n in found if 1 < n < cores), reverse=True)
 
 
@@ -69,8 +70,8 @@ def compiling(program: Program, plan: Plan, job: Job, cores: int) -> Iterator[No
     if job.reader.count < WARM_EVENTS:
         yield
         return
-    now, later = uncompiled(program, works)
-    if now and is_repeated():  # workers do not know that, and load what is there
+    now, later = uncompiled(program, works, job.times)
+    if now and job.times > 1:  # workers do not know that, and load what is there
         from timelapse.kernels.native.parallel import compile_all
 
         compile_all(now, max(cores, 1))
@@ -98,7 +99,7 @@ def foreseen(program: Program, plan: Plan, job: Job, cores: int) -> dict[str, st
     events = share_of(job.reader.count, job.slices if plan.mode == "staged" else 1, cores)
     found = _guessed(plan)
     for name, work, final in works:
-        why_not = foresee(program, work, events, final=final)
+        why_not = foresee(program, work, events, final=final, times=job.times)
         found[name] = "compiled" if why_not.compiled else f"Python: {why_text(work, why_not)}"
     return found
 

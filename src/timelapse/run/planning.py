@@ -48,6 +48,7 @@ class Planner:
         found = plan_of(
             asked.program, asked.analysis, source.reader, source.counts, cores=cores, threads=threads,
             slices=settings.slices, force=settings.strategy, known=self.measured, machines=machines,
+            times=settings.times,
         )  # fmt: skip
         return found if settings.lead is None else replace(found, lead=settings.lead)
 

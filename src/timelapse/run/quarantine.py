@@ -209,4 +209,6 @@ def _in_order(request: Request, plan: Plan) -> Plan:
 def _is_cheap(request: Request) -> bool:
     """Whether to begin again costs less than to go through the log as Python."""
     last = final_pass(request.analysis)
-    return runs_compiled(request.program, last, request.source.reader.count, final=True)
+    return runs_compiled(
+        request.program, last, request.source.reader.count, final=True, times=request.settings.times
+    )

@@ -41,10 +41,12 @@ class Several:
     Then what the last rules read of the states is recorded by the first of them, whatever that costs. `decoded` is a
     folder for what they share beyond the cache, as long as they take. `settled`: for each analysis how, where and why there programs
     with it are replayed, which the first of them decides. `group`: all of them, where they are known to find the same states.
+    `times`: about so many of them there are, whose passes are about the same: the compiler is worth waiting for with fewer events.
     """
 
     decoded: Path | None = None
     group: Group | None = None
+    times: int = 1
     settled: list[tuple[Analysis, Plan, Executor, str]] = field(default_factory=list)
 
 
@@ -67,6 +69,11 @@ class Settings:
     several: Several | None = None
     lead: int | None = None
     """How many slices of a staged run lead (plan/schedule.py); None: as is foretold to be quickest."""
+
+    @property
+    def times(self) -> int:
+        """So many replays of about the same passes there are."""
+        return 1 if self.several is None else self.several.times
 
     @property
     def reuses(self) -> bool:

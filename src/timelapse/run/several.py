@@ -18,17 +18,21 @@ _DECODING = 3
 
 
 @contextmanager
-def sharing(programs: Sequence[Program], out: Path | None = None) -> Iterator[Several]:
+def sharing(
+    programs: Sequence[Program], out: Path | None = None, times: int | None = None
+) -> Iterator[Several]:
     """For replays of these programs, one after the other (`replay_one_of`), of which all that differ in their last rules only
-    find the same states. `out`: a folder on the file system where their runs go."""
+    find the same states. `out`: a folder on the file system where their runs go. `times`: so many replays there are with others, whose
+    passes are about the same (None: no others)."""
+    times = len(programs) if times is None else times
     if len(programs) < 2:
-        yield Several()
+        yield Several(times=max(1, times))
         return
     if out is None:
         place = scratch_folder("shared", large=True)
     else:
         place = out / f".decoded-{uuid.uuid4().hex}"
     try:
-        yield Several(place if len(programs) >= _DECODING else None, Group(programs, place / "beside"))
+        yield Several(place if len(programs) >= _DECODING else None, Group(programs, place / "beside"), times)
     finally:
         shutil.rmtree(place, ignore_errors=True)

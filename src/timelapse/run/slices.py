@@ -39,7 +39,7 @@ _FINE = 4096
 
 
 def least_slices(
-    program: Program, final: PassProgram, events: int, memory: int | None, tasks: int = 1
+    program: Program, final: PassProgram, events: int, memory: int | None, tasks: int = 1, times: int = 1
 ) -> int:
     """So many slices that none is too large to hold where `tasks` of them run at a time.
 
@@ -56,7 +56,7 @@ def least_slices(
     if first is None or each is None:
         first = each = interpreted
         most = _INTERPRETED_EVENTS
-    elif not runs_compiled(program, final, events // tasks, final=True):
+    elif not runs_compiled(program, final, events // tasks, final=True, times=times):
         first = each = interpreted
     if events <= min(most, memory // max(1, first)):
         return 1

@@ -373,7 +373,7 @@ def _job(
     if memory is None and isinstance(executor, LocalExecutor):
         memory = task_memory(tasks)
     begun = request.begun
-    least = least_slices(request.program, passes[-1], source.left, memory, tasks)
+    least = least_slices(request.program, passes[-1], source.left, memory, tasks, settings.times)
     slices = settings.slices or default_slices(least, executor.cores, plan)
     if begun is not None and request.remembered is not None:  # as many as the whole log would have
         slices = (
@@ -428,6 +428,7 @@ def _job(
         given=0 if begun is None else begun.slices,
         clock=None if begun is None else begun.clock,
         resumable=settings.resumable,
+        times=settings.times,
     )
     if settings.resumable:
         (partial.scratch / ROWS).mkdir(exist_ok=True)

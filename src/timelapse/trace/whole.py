@@ -16,7 +16,7 @@ import pyarrow as pa
 from timelapse.analysis import PassProgram, analyse, build_pass, final_pass
 from timelapse.env.machine import cores
 from timelapse.kernels.base import Abandoned, Tick
-from timelapse.kernels.choose import COLD_EVENTS, FLAT_EVENTS, WARM_EVENTS, SliceKernel, choice, repeated
+from timelapse.kernels.choose import COLD_EVENTS, FLAT_EVENTS, WARM_EVENTS, SliceKernel, choice
 from timelapse.kernels.source import Source
 from timelapse.kernels.walk import WAYS, Visit, Walk, slower_start
 from timelapse.kinds.grouped import Grouped
@@ -185,10 +185,10 @@ class WholePast(FromBeginning):
         # A question goes this way several times, and what is left else is the serial loop: machine code that is there is
         # worth loading sooner, and the compiler worth waiting for.
         share = max(hi, WARM_EVENTS) if hi >= FLAT_EVENTS else hi
-        with repeated(WAYS if hi >= WARM_EVENTS else 1):
-            kernel = SliceKernel(
-                self.program, work, {}, hi, final=work is self._work, prefetch=cores() > 1, alone=True, rows=False, asked=(), share=share
-            )  # fmt: skip
+        kernel = SliceKernel(
+            self.program, work, {}, hi, final=work is self._work, prefetch=cores() > 1, alone=True, rows=False, asked=(), share=share,
+            times=WAYS if hi >= WARM_EVENTS else 1,
+        )  # fmt: skip
         _, native = kernel.parts
         if native is None or (work is self._work and not native.unit.steps):
             raise Uncompiled(self._why_python(work, kernel.why_python))
