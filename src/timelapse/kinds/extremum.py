@@ -21,6 +21,17 @@ from timelapse.kinds.value import _READS, ValueLike
 from timelapse.model.types import OptionalType, ScalarType
 
 
+def _ops(effect: str) -> dict[str, Op]:
+    return {
+        **_READS, "add": Op(effect=effect, value=1), "delitem": Op(effect="del"), "discard": Op(effect="del"),
+    }  # fmt: skip
+
+
+def _short(name: str) -> Short:
+    writes, effects = "`add(k, v)`, `del x[k]` or `discard(k)`", f"v -> {name}(v, c), -> absent"
+    return Short(writes, "as `Value`", "as `Value`", effects, "always")
+
+
 class Extremum(ValueLike[K, V]):
     """What Max and Min share."""
 
@@ -79,19 +90,8 @@ class Extremum(ValueLike[K, V]):
 class Max(Extremum[K, V]):
     """`tl.Max[K, V]`: the largest value added for the key."""
 
-    ops = {
-        **_READS,
-        "add": Op(effect="top", value=1),
-        "delitem": Op(effect="del"),
-        "discard": Op(effect="del"),
-    }
-    short = Short(
-        "`add(k, v)`, `del x[k]` or `discard(k)`",
-        "as `Value`",
-        "as `Value`",
-        "v -> max(v, c), -> absent",
-        "always",
-    )
+    ops = _ops("top")
+    short = _short("max")
 
     __slots__ = ()
 
@@ -103,19 +103,8 @@ class Max(Extremum[K, V]):
 class Min(Extremum[K, V]):
     """`tl.Min[K, V]`: the smallest value added for the key."""
 
-    ops = {
-        **_READS,
-        "add": Op(effect="bottom", value=1),
-        "delitem": Op(effect="del"),
-        "discard": Op(effect="del"),
-    }
-    short = Short(
-        "`add(k, v)`, `del x[k]` or `discard(k)`",
-        "as `Value`",
-        "as `Value`",
-        "v -> min(v, c), -> absent",
-        "always",
-    )
+    ops = _ops("bottom")
+    short = _short("min")
 
     __slots__ = ()
 

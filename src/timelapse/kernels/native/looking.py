@@ -9,7 +9,7 @@ from timelapse.errors import UsageError
 from timelapse.ids import INT64_MAX, INT64_MIN
 from timelapse.kernels.native.memory.effectlog import NativeLog
 from timelapse.kernels.native.memory.table import NativeTable
-from timelapse.kernels.native.views import Foreign, NativeStore, live_state, outer_key
+from timelapse.kernels.native.views import Foreign, NativeStore, count, live_state
 from timelapse.kernels.native.windows import MODERATE
 from timelapse.kernels.python.stores import PlainStore
 from timelapse.kinds.base import ABSENT, State, StateSpec
@@ -62,12 +62,7 @@ class _Noting(NativeStore):
         """Before an element comes (1) or goes (-1): the counts of the windows in which that changes something."""
         for lag, store in self._counters.items():
             if self._log.within(row, lag) is (step < 0):
-                outer = outer_key(self._table.spec, key)
-                count = store.get(outer, 0) + step
-                if count:
-                    store.put(outer, count)
-                else:
-                    store.drop(outer)
+                count(store, self._table.spec, key, step)
 
 
 class _Added:

@@ -128,7 +128,7 @@ class _GroupedStore(NativeStore):
 
     def put(self, key: Any, value: Any) -> None:
         if self.counts is not None and self.get(key, ABSENT) is ABSENT:
-            self._count(self.counts, key, 1)
+            count(self.counts, self._table.spec, key, 1)
         super().put(key, value)
         if self._members is not None and self._heads is not None:
             row = self._table.find(key)
@@ -138,18 +138,10 @@ class _GroupedStore(NativeStore):
     def drop(self, key: Any) -> None:
         if self.get(key, ABSENT) is not ABSENT:
             if self.counts is not None:
-                self._count(self.counts, key, -1)
+                count(self.counts, self._table.spec, key, -1)
             if self._members is not None:
                 self._members.marks[DROPPED] = 1
         super().drop(key)
-
-    def _count(self, counts: NativeStore, key: Any, step: int) -> None:
-        outer = outer_key(self._table.spec, key)
-        count = counts.get(outer, 0) + step
-        if count:
-            counts.put(outer, count)
-        else:
-            counts.drop(outer)
 
     def under(self, key: Any) -> list[Any]:
         """The pairs under a key, as they are stored."""
@@ -195,6 +187,16 @@ def outer_key(spec: StateSpec, stored: Any) -> Any:
     return stored[: len(spec.outer.items)] if isinstance(spec.outer, TupleType) else stored[0]
 
 
+def count(counts: NativeStore, spec: StateSpec, stored: Any, step: int) -> None:
+    """A member comes (1) or goes (-1): how many there are under its declared key."""
+    outer = outer_key(spec, stored)
+    found = counts.get(outer, 0) + step
+    if found:
+        counts.put(outer, found)
+    else:
+        counts.drop(outer)
+
+
 class _Last:
     """A Set's delta: the last operation per key."""
 
@@ -234,17 +236,30 @@ class _Counts:
         _flag(self._rows.table, row, self._reset)
 
 
-class _Lists:
-    """A list's delta: whether it was emptied, and the values appended since."""
+class _Touched:
+    """A delta of which a row holds what was done, once something was."""
 
     def __init__(self, rows: _Rows) -> None:
         self._rows = rows
 
     def get(self, key: Any, default: Any) -> Any:
-        row = self._rows.table.find(key)
-        if row < 0 or not self._rows.table.slots[row, 0] & self._rows.table.layout.touched:
+        table = self._rows.table
+        row = table.find(key)
+        if row < 0 or not table.slots[row, 0] & table.layout.touched:
             return default
-        return _list_of(self._rows.table, row)
+        return self._done(table, row)
+
+    @staticmethod
+    def _done(table: NativeTable, row: int) -> Any:
+        raise TypeError("abstract")
+
+
+class _Lists(_Touched):
+    """A list's delta: whether it was emptied, and the values appended since."""
+
+    @staticmethod
+    def _done(table: NativeTable, row: int) -> Any:
+        return _list_of(table, row)
 
     def __setitem__(self, key: Any, change: tuple[bool, tuple[Any, ...]]) -> None:
         reset, values = change
@@ -259,17 +274,12 @@ def _list_of(table: NativeTable, row: int) -> tuple[bool, tuple[Any, ...]]:
     return emptied, table.value(row, table.layout.place)
 
 
-class _Steps:
+class _Steps(_Touched):
     """The steps of the *func* form."""
 
-    def __init__(self, rows: _Rows) -> None:
-        self._rows = rows
-
-    def get(self, key: Any, default: Any) -> Any:
-        row = self._rows.table.find(key)
-        if row < 0 or not self._rows.table.slots[row, 0] & self._rows.table.layout.touched:
-            return default
-        return self._rows.table.step(row)
+    @staticmethod
+    def _done(table: NativeTable, row: int) -> Any:
+        return table.step(row)
 
     def __setitem__(self, key: Any, step: tuple[Any, int, Any]) -> None:
         absent, op, operand = step
