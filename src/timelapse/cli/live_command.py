@@ -250,7 +250,7 @@ def live(
     """
     from timelapse.cli.console import line, print_json
     from timelapse.cli.ingest_options import layouts
-    from timelapse.cli.live_view import ending_on_sigterm, print_end, watch
+    from timelapse.cli.live_view import print_end, show
     from timelapse.cli.options import parse_time
     from timelapse.cli.places import find_run
     from timelapse.cli.progress_view import progress_for
@@ -288,19 +288,7 @@ def live(
             correct_within=None if correct_within == "any" else correct_within,
             unique_within=unique_within, checkpoint=checkpoint, quarantine=quarantine, max_quarantined=max_quarantined, once=once, start_from=None if start_from is None else find_run(start_from), allow_impure=allow_impure, progress=progress,
         )  # fmt: skip
-        server = None
-        try:
-            if at is not None:
-                from timelapse.streaming.serve.app import Server
-
-                server = Server(run, at)
-                progress.note(f"{server.address}  (tokens: {run.place.local}/tokens.json)")
-            with ending_on_sigterm(run):
-                watch(run, progress)
-        finally:
-            if server is not None:
-                server.close()
-            run.end()
+        show(run, at, progress)
     run.wait(60)
     if as_json:
         print_json({**status(run), "out": str(run.path)})

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from timelapse.streaming.live import Live
+    from timelapse.streaming.serve.listening import Listening
 
 
 @contextmanager
@@ -74,6 +75,23 @@ def line_of(found: dict[str, Any]) -> str:
     if found["state"] != "running":
         parts.insert(0, found["state"])
     return "  ".join(parts)
+
+
+def show(run: Live, at: Listening | None, progress: Any, stopping: str = STOPPING) -> None:
+    """Serve a run where somebody may listen (None: nowhere), say how it goes until it ends, and end it."""
+    server = None
+    try:
+        if at is not None:
+            from timelapse.streaming.serve.app import Server
+
+            server = Server(run, at)
+            progress.note(f"{server.address}  (tokens: {run.place.local}/tokens.json)")
+        with ending_on_sigterm(run):
+            watch(run, progress, stopping)
+    finally:
+        if server is not None:
+            server.close()
+        run.end()
 
 
 def print_end(run: Live, line: Any) -> None:

@@ -36,28 +36,18 @@ def serve(
     Ctrl-C. Rows are sent, and the run is paused and stopped, where it runs.
     """
     from timelapse.cli.console import print_json
-    from timelapse.cli.live_view import ending_on_sigterm, watch
+    from timelapse.cli.live_view import show
     from timelapse.cli.progress_view import progress_for
     from timelapse.cli.settings import build_program
     from timelapse.model.versions import load_named
     from timelapse.streaming.following import follow
-    from timelapse.streaming.serve.app import Server
     from timelapse.streaming.serve.listening import Listening
     from timelapse.streaming.serve.status import status
 
     made = None if program is None else build_program(load_named(program), settings or [])
     with progress_for(as_json) as progress, Listening(listen, certificate=tls_cert, key=tls_key) as at:
         run = follow(out, made, progress=progress)
-        server = None
-        try:
-            server = Server(run, at)
-            progress.note(f"{server.address}  (tokens: {run.place.local}/tokens.json)")
-            with ending_on_sigterm(run):
-                watch(run, progress, "stopping; the live run goes on")
-        finally:
-            if server is not None:
-                server.close()
-            run.end()
+        show(run, at, progress, "stopping; the live run goes on")
     run.wait(60)
     if as_json:
         print_json({**status(run), "out": str(run.path)})
