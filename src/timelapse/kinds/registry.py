@@ -1,7 +1,7 @@
 """All state kinds, in the order of docs/kinds.md: where each is, and what other rooms have for it.
 
 A kind is one file here. A room that treats some kinds in a way of its own (`kernels/python/flat/kinds/`: as plain Python,
-`kernels/native/lowering/states/`: compiled) has a file of the same name, whose FORMS say for each kind in it how;
+`kernels/native/lowering/states/`: compiled; `kernels/iterate/kinds/`: traced) has a file of the same name, whose FORMS say for each kind in it how;
 kinds without one are treated as all kinds can be. Everything else asks a kind's class for what it has to know
 (kinds/base.py). So a new kind is such files, and its name below.
 """

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Mapping
-from typing import Any, NoReturn
+from functools import cache
+from typing import Any, NamedTuple, NoReturn
 
 from timelapse.analysis.result import PassProgram
 from timelapse.ids import INT64_MAX, INT64_MIN
@@ -27,8 +28,8 @@ from timelapse.kernels.iterate.bounds import (
 from timelapse.kernels.python.interpreted import refuse_dated
 from timelapse.kernels.python.stores import NullStore
 from timelapse.kinds.base import ABSENT, State, StateSpec
-from timelapse.kinds.counter import Counter
 from timelapse.kinds.grouped import Grouped
+from timelapse.kinds.registry import forms
 from timelapse.model.binding import bind
 from timelapse.model.events import Event, Record
 from timelapse.model.program import Program, Rejection, rejection, spec_of
@@ -47,12 +48,25 @@ class Failed(Exception):
     """A handler raised; the cause is its exception."""
 
 
+class Form(NamedTuple):
+    """How a kind is traced that has a file in `kinds/`. `counts`: a key that is not there is one that holds 0."""
+
+    kind: type[State]
+    counts: bool = False
+
+
+@cache
+def _forms() -> dict[type[State], Form]:
+    return forms("timelapse.kernels.iterate.kinds")
+
+
 class TracedStore:
     """What a state stands on while an event is under way. `reads`: the keys that it has touched."""
 
     def __init__(self, spec: StateSpec, base: Base) -> None:
         self.spec, self._base = spec, base
-        self.counts = spec.kind is Counter
+        form = _forms().get(spec.kind)
+        self.counts = form is not None and form.counts
         """A key that is not there is one that holds 0."""
         self._presence_only = spec.kind.presence
         self.integers = spec.value in (INT, TIME) or self.counts
@@ -122,45 +136,12 @@ class TracedStore:
         return ABSENT if read.effect == DELETE else read.base
 
 
-class _TracedCounter(Counter):
-    """A count of 0 needs no other treatment here: the store takes it for a missing key. What handlers do most is
-    written out here once more, in one function each."""
-
-    __slots__ = ("_reads", "_traced")
-
-    def __init__(self, spec: StateSpec, store: Any) -> None:
-        super().__init__(spec, store)
-        self._reads: dict[Any, Read] = {}
-        if isinstance(store, TracedStore):
-            self._reads, self._traced = store.reads, store
-
-    def __getitem__(self, key: Any) -> Any:
-        read = self._reads.get(key) if type(key) is int else None
-        if read is None or self._traced.exact or read.effect == SET:
-            return self._get(self._check_key(key), 0)
-        return Int(read, 1, read.amount if read.effect == ADD else 0)
-
-    def __setitem__(self, key: Any, value: Any) -> None:
-        if type(value) is Int and type(key) is int:
-            read = self._reads.get(key)
-            if read is value.read and value.factor == 1 and INT64_MIN <= value.value <= INT64_MAX:
-                read.effect, read.amount = ADD, value.plus
-                return
-        self._store(self._check_key(key), value)
-
-    def _store(self, key: Any, value: Any) -> None:
-        if type(value) is not int:
-            value = self._check_value(value)
-        if type(value) is int and not INT64_MIN <= value <= INT64_MAX:
-            super()._store(key, value)  # raises
-        self._put(key, value)
-
-
 _PLAIN = (int, str, bytes, bool)
 
 
 def _traced(spec: StateSpec, store: TracedStore | NullStore) -> State:
-    kind: Any = _TracedCounter if spec.kind is Counter else spec.kind
+    form = _forms().get(spec.kind)
+    kind: Any = spec.kind if form is None else form.kind
     state: State = kind(spec, store)
     integers = isinstance(store, TracedStore) and store.integers
     check_key, check_value = state._check_key, state._check_value
