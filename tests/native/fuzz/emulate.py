@@ -21,8 +21,8 @@ class _Words(ast.NodeTransformer):
     def visit_Constant(self, node: ast.Constant) -> ast.expr:
         if type(node.value) is not int:
             return node
-        call = ast.Call(func=ast.Name(id="int64_of", ctx=ast.Load()), args=[node], keywords=[])
-        return ast.copy_location(call, node)
+        where = {"lineno": node.lineno, "col_offset": node.col_offset}
+        return ast.Call(ast.Name("int64_of", ast.Load(), **where), [node], [], **where)
 
 
 @lru_cache(maxsize=256)
@@ -34,7 +34,7 @@ def emulated(text: str) -> Callable[..., Any]:
     ]
     module = types.ModuleType("emulated")
     module.__dict__["int64_of"] = np.int64
-    exec(compile(ast.fix_missing_locations(tree), "<emulated pass>", "exec"), module.__dict__)
+    exec(compile(tree, "<emulated pass>", "exec"), module.__dict__)
     function = module.__dict__["run"]
     scalars = (int, float, bool)
 
