@@ -218,6 +218,27 @@ def test_who_has_it() -> None:
         assert waits > 2
 
 
+def test_time_in_which_nobody_looked_is_none_in_which_nobody_was_there(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Where a machine stands still, both stand still: whoever went on first took the run over."""
+    place: Any = OneFile()
+    now = [100.0]
+    monkeypatch.setattr("timelapse.streaming.lease.time.monotonic", lambda: now[0])
+    place.hint(lease.NAME, msgspec.json.encode(lease.Lease("a", "elsewhere", 7, 3)))
+    watch = lease.Watch(place, 1.0)
+    assert watch.alive()
+    now[0] += 60
+    assert watch.alive()
+    place.hint(lease.NAME, msgspec.json.encode(lease.Lease("a", "elsewhere", 7, 4)))
+    assert watch.alive()
+    looks = 0
+    while watch.alive():
+        now[0] += 0.2
+        looks += 1
+    assert looks == 6
+
+
 def first_process(tmp_path: Path, folder: Path, out: Path) -> subprocess.Popen[str]:
     """A process that runs `Plain`, and has committed a hundred rows."""
     folder.mkdir()

@@ -20,6 +20,8 @@ from timelapse.streaming.place import RunPlace
 NAME = "lease"
 EVERY = 0.5
 """Seconds between two renewals."""
+LOOK = EVERY / 2
+"""Seconds between two looks whether somebody else has renewed it."""
 SURE = 2.0
 """Seconds after which a lease that nobody has renewed is nobody's."""
 _MOMENT = 0.02
@@ -71,9 +73,10 @@ def other(place: RunPlace, wait: Callable[[float], object]) -> Lease | None:
             return None
         if not is_running(first.process):
             return None
-    until = time.monotonic() + SURE
-    while time.monotonic() < until:
-        wait(EVERY / 2)
+    for _ in range(
+        round(SURE / LOOK)
+    ):  # looks, not seconds: while this process is held up, so may the other be
+        wait(LOOK)
         found = _read_here(place)
         if found is not None and found != first:
             return None if found.ended else found
@@ -96,26 +99,28 @@ def read(place: RunPlace) -> Lease | None:
 
 
 class Watch:
-    """Whether a writer is there: it has renewed its lease within the last seconds, by this process's clock."""
+    """Whether a writer is there: it has renewed its lease within the last seconds, by this process's clock.
+
+    Between two looks `EVERY` counts at most: who was held up for longer has not looked meanwhile, and the other may have been held up too.
+    """
 
     def __init__(self, place: RunPlace, patience: float) -> None:
         self._place, self._patience = place, patience
         self._seen: Lease | None = None
-        self._since = time.monotonic()
+        self._silent, self._looked = 0.0, time.monotonic()
 
     def alive(self) -> bool:
         """Asked again and again; False once nobody has renewed the lease for so long, or its holder has ended.
 
         While a store is away nobody can renew it: the time in which it has to be renewed begins anew.
         """
+        now = time.monotonic()
+        passed, self._looked = min(now - self._looked, EVERY), now
         try:
             found = read(self._place)
         except StorageError:
-            self._since = time.monotonic()
+            self._silent = 0.0
             return True
-        now = time.monotonic()
-        if found != self._seen:
-            self._seen, self._since = found, now
-        if found is None:
-            return now - self._since <= self._patience
-        return not found.ended and now - self._since <= self._patience
+        self._silent = self._silent + passed if found == self._seen else 0.0
+        self._seen = found
+        return (found is None or not found.ended) and self._silent <= self._patience
