@@ -218,6 +218,28 @@ def test_a_wrong_memory_setting(monkeypatch: pytest.MonkeyPatch) -> None:
         replay(Last, EVENTS[:3], spark=False)
 
 
+def test_tables_in_files_take_no_memory_of_slices(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where windows look back and a budget is set."""
+
+    class Looks(tl.Program):
+        n: tl.Counter[int]
+
+        @tl.on(A)
+        def count(self, e: A) -> None:
+            if self.n.last(5)[e.k] < 3:
+                self.n[e.k] += 1
+
+    for program, has_windows in ((Looks, True), (Last, False)):
+        own, work = as_program(program), final_pass(analyse(program))
+        monkeypatch.delenv(machine.MEMORY, raising=False)
+        usual = event_bytes(own, work, mapped=True)
+        monkeypatch.setenv(machine.MEMORY, "1M")
+        found = event_bytes(own, work, mapped=True)
+        assert usual is not None
+        assert found is not None
+        assert (found < usual) == has_windows
+
+
 def test_slices_are_as_small_as_memory_asks(monkeypatch: pytest.MonkeyPatch) -> None:
     """So many keys as its events could touch fit; large logs of compiled passes have larger slices."""
     work = final_pass(analyse(Last))

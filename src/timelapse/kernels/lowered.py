@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from timelapse.analysis.result import PassProgram
 from timelapse.analysis.views import beyond_sums
 from timelapse.depth import roomy
+from timelapse.env.machine import memory_setting
 from timelapse.kept import Kept
 from timelapse.kernels.python.starts import can_be_looked_up
 from timelapse.model.identity import Identity, identity_of, params_identity
@@ -160,12 +161,15 @@ def refused() -> type[Exception]:
 
 def event_bytes(program: Program, work: PassProgram, *, mapped: bool) -> int | None:
     """The memory that an event of a compiled final pass can take until its slice's end, if it touches only new keys; of a
-    loop, one round. None where the pass does not compile. Compiles nothing. `mapped`: start states may be in files."""
+    loop, one round. None where the pass does not compile. Compiles nothing. `mapped`: start states may be in files; tables are
+    where windows look back and the user has set the budget."""
     try:
         unit = lowered_pass(program, work, final=True)
     except refused():
         return None
-    return unit.event_bytes(mapped=mapped)
+    return unit.event_bytes(
+        mapped=mapped, filed=mapped and bool(unit.windows) and memory_setting() is not None
+    )
 
 
 def loaded_whole(program: Program, work: PassProgram, *, compiled: bool) -> list[str]:

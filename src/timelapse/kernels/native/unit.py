@@ -213,14 +213,16 @@ class Unit:
             for names in self.tables
         ]
 
-    def event_bytes(self, *, mapped: bool) -> int:
+    def event_bytes(self, *, mapped: bool, filed: bool = False) -> int:
         """The memory that an event can take until its slice's end, outside of loops, if all keys that it touches are new: rows,
-        what becomes of them there, and what it puts out. `mapped`: looking a key up may take a row too (touch.py)."""
+        what becomes of them there, and what it puts out. `mapped`: looking a key up may take a row too (touch.py). `filed`: tables lie in
+        files (starting.py)."""
         found = 0
         for names, (claims, finds) in zip(self.tables, self.most_rows, strict=True):
             layouts = [self.layouts[name] for name in names]
             rows = claims + mapped * finds
-            found += rows * (row_bytes(layouts, tracked=layouts[0].tracked) + gathered_bytes(layouts))
+            kept = 0 if filed else row_bytes(layouts, tracked=layouts[0].tracked)
+            found += rows * (kept + gathered_bytes(layouts))
         for name in self.indexed:  # a node of its list, where that is as full as it gets
             found += self.claims.get(name, 0) * 2 * 8 * (1 + self.layouts[name].width)
         for record, rows in self.emits.items():

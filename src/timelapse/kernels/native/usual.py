@@ -37,7 +37,7 @@ def compile_usual() -> None:
         (changes.put_in, (image, word, table, words, ints, unsigned, ints, word, word, table)),
         (touch.take, (ints, table, table, unsigned, word)),
         (changes.only, (table, word, ints, table)),
-        (primitives.renew, (table, table, word, word, word)),
+        (primitives.renew, (table, table, word, word, word, flag)),
         (primitives.rehash, (table, table, table, table, unsigned, word, word, word)),
         (primitives.load, (table, unsigned, word, table, fixed, word, word)),
         (primitives.put, (table, unsigned, word, word, flag, word)),

@@ -118,6 +118,8 @@ class HashTable:
         """Called when it begins to grow part by part."""
         self.written: list[Callable[[int], None]] = []
         """Called before Python writes a row."""
+        self._is_based = False
+        """Whether `base` has what all rows held when this slice began."""
         self._ready: Ints | None = None
         """Memory for the next `turn`."""
         self.growing: Growing | None = None
@@ -127,7 +129,7 @@ class HashTable:
     def clear(self) -> None:
         """Forget all rows."""
         self.slots, self.rows = _empty(_FIRST, self._words), 0
-        self._is_turned = self._is_shown = False
+        self._is_turned = self._is_shown = self._is_based = False
         self.base, self.growing = self._base(0), None
 
     def _base(self, rows: int) -> Ints:
@@ -181,7 +183,7 @@ class HashTable:
     def take(self, larger: Larger) -> None:
         """Have a larger array, to which nothing was added since it was made."""
         self.slots, self.base, self.rows = larger.slots, larger.base, larger.rows
-        self._ready, self._is_shown, self.growing = larger.ready, False, None
+        self._ready, self._is_shown, self._is_based, self.growing = larger.ready, False, False, None
         for then in larger.then:
             then()
 
@@ -199,7 +201,7 @@ class HashTable:
     def load(self, layout: Layout, keys: Ints, values: Ints) -> None:
         """Put one state's keys and values in. What they hold is what they held at the start, once a slice has begun."""
         self.reserve(len(keys), len(keys) + len(keys) // _MORE)
-        self.growing = None
+        self.growing, self._is_based = None, False
         values = values.view()
         values.flags.writeable = False  # what can be written to would be another type, and another function
         self.rows += int(
@@ -216,7 +218,9 @@ class HashTable:
         in the array where it is."""
         rows, self.growing = len(self.slots), None
         base = rows if self.tracked and (self.rows or self.mapped is not None) else 0
+        again, self._is_based = self._is_based, True
         if len(self.base) != base or apart or self._is_shown:  # an image has the array
+            again = False
             words, ready = base * (1 + self._live), self._ready
             self._ready, self._is_shown = None, False
             array = ready if ready is not None and len(ready) == words else blocks.empty(words, self.filed)
@@ -226,7 +230,7 @@ class HashTable:
         threads = self._threads if self.slots.nbytes >= blocks.LARGE else 1
         ends = [rows * n // threads for n in range(threads + 1)]
         parts = [
-            (hi - lo, partial(prim.renew, self.slots, self.base, 1 + self.width, lo, hi))
+            (hi - lo, partial(prim.renew, self.slots, self.base, 1 + self.width, lo, hi, again))
             for lo, hi in itertools.pairwise(ends)
         ]
         self.rows = sum(map(int, at_once(parts, threads)))
@@ -256,7 +260,7 @@ class HashTable:
         none = self.slots[:0], self.slots, self.base[:0], self.base, self.mask, self.width
         prim.rehash(*none, 0, 0)
         prim.rehash_some(*none, np.zeros(0, np.int64))
-        prim.renew(self.slots, self.base, 1 + self.width, 0, 0)
+        prim.renew(self.slots, self.base, 1 + self.width, 0, 0, False)
         self.make_ready()
 
     def make_ready(self) -> None:
@@ -278,6 +282,7 @@ class HashTable:
     def override(self, rows: Ints, base: Ints) -> None:
         """Put rows of an equal table in, with what they held, over those of the same keys."""
         self.reserve(len(rows))
+        self._is_based = False
         if len(base) < len(rows):
             base = np.zeros((len(rows), 1 + self._live), np.int64)
         self.rows += int(prim.override(self.slots, self.base, self.mask, self.width, rows, base))

@@ -282,9 +282,10 @@ def override(slots, base, mask, width, rows, base_rows):  # type: ignore[no-unty
 
 
 @primitive()
-def renew(slots, base, first, lo, hi):  # type: ignore[no-untyped-def]
+def renew(slots, base, first, lo, hi, again):  # type: ignore[no-untyped-def]
     """A new slice begins for rows lo to hi: none was written. `base`, where it has rows, keeps what they hold now: their flags (with those of
-    what was written until now), and the words from `first` on. Returns how many are in use."""
+    what was written until now), and the words from `first` on. `again`: it has what they held when the slice before began, and only rows that
+    were written since are looked at, whose flags are kept without those. Returns how many are in use."""
     rows = 0
     kept = base.shape[0] != 0
     for j in range(lo, hi):
@@ -293,8 +294,8 @@ def renew(slots, base, first, lo, hi):  # type: ignore[no-untyped-def]
         if now != flags:
             slots[j, 0] = flags
         rows += flags != 0
-        if kept:
-            base[j, 0] = now
+        if kept and not (again and now == flags and base[j, 0] == flags):
+            base[j, 0] = flags if again else now
             for w in range(1, base.shape[1]):
                 base[j, w] = slots[j, first + w - 1]
     return rows
