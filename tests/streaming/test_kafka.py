@@ -24,7 +24,7 @@ from timelapse.streaming.sources import kafka
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[tuple[str, Producer]]:
     producer = Producer({"bootstrap.servers": "nowhere:1", "test.mock.num.brokers": 1})
-    metadata = producer.list_topics(timeout=10)
+    metadata = producer.list_topics(timeout=LONG)
     (broker,) = metadata.brokers.values()
     yield f"{broker.host}:{broker.port}", producer
     producer.flush(5)

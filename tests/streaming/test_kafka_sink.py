@@ -15,7 +15,7 @@ import pytest
 from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
 
 import timelapse as tl
-from tests.patience import until
+from tests.patience import LONG, until
 from tests.streaming.test_kafka import cluster  # noqa: F401 a fixture
 from tests.streaming.test_live import FAST, Hit, Plain
 from tests.streaming.test_sinks import Faulty, same, sessions
@@ -42,7 +42,7 @@ def read(brokers: str, topic: str) -> list[Any]:
     )  # fmt: skip
     found = []
     try:
-        numbers = set(consumer.list_topics(topic, timeout=10).topics[topic].partitions)
+        numbers = set(consumer.list_topics(topic, timeout=LONG).topics[topic].partitions)
         consumer.assign([TopicPartition(topic, number, 0) for number in sorted(numbers)])
         while numbers:
             message = consumer.poll(10.0)

@@ -33,7 +33,7 @@ def _interpreted(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[tuple[str, Producer]]:
     producer = Producer({"bootstrap.servers": "nowhere:1", "test.mock.num.brokers": 1})
-    (broker,) = producer.list_topics(timeout=10).brokers.values()
+    (broker,) = producer.list_topics(timeout=LONG).brokers.values()
     yield f"{broker.host}:{broker.port}", producer
     producer.flush(5)
 

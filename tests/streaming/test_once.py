@@ -11,7 +11,7 @@ import pytest
 
 import timelapse as tl
 from tests.depth import deep
-from tests.patience import LONG
+from tests.patience import LONG, until
 from tests.streaming.test_live import FAST
 from timelapse.errors import IngestError, UsageError
 from timelapse.ids import INT64_MIN
@@ -169,8 +169,7 @@ def test_early_results_count_them_once(tmp_path: Path) -> None:
         Sums, {Paid: pays, Other: others}, tmp_path / "out", lateness="1h", early="10ms", unique_within=1, idle=None, **FAST
     ) as run:  # fmt: skip
         pays.send([Paid(id=1, shop="a", cents=7, ts=10_000 + n) for n in range(3)])
-        while run.early_results.now.rows == 0:  # type: ignore[union-attr]
-            run.wait(0.02)
+        until(lambda: run.early_results.now.rows > 0, run)  # type: ignore[union-attr]
         assert run.early(Total).column("cents").to_pylist() == [7]
 
 
