@@ -420,6 +420,11 @@ class State:
         return stored
 
     @classmethod
+    def shown_stored(cls, spec: StateSpec, key: Any, stored: Any) -> Any:
+        """What is stored under a key (or ABSENT, None), as it is shown where a question names it."""
+        return stored
+
+    @classmethod
     def composes(cls, spec: StateSpec, effects: frozenset[str]) -> str | None:
         """None when these effects compose exactly (strategy scan), else the reason why not."""
         return next((why.format(spec.name) for effect, why in cls.breaks.items() if effect in effects), None)

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from typing import Any, Generic
 
+import timelapse.model.decimals as decimals
 from timelapse.errors import DefinitionError, IntRange
 from timelapse.ids import INT64_MAX, INT64_MIN
 from timelapse.kinds.base import ABSENT, Op, Short, StateOptions, StateSpec, Store
@@ -185,6 +186,11 @@ class Mean(Grouped, Generic[K, V]):
     def _dated(self, at: int, method: str, key: K, value: int) -> bool:
         self._check_key((key, SUM))
         return self._later(at, method, key, self._amount(value))
+
+    @classmethod
+    def shown_stored(cls, spec: StateSpec, key: Any, stored: Any) -> Any:
+        places = spec.option(SCALE)
+        return stored if places is None or key[-1] != SUM else decimals.shown_units(stored, places)
 
     def __delitem__(self, key: K) -> None:
         self._drop(self._check_key((key, SUM)))

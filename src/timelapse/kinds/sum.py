@@ -69,28 +69,6 @@ def amounts(spec: StateSpec, units: Any) -> Any:
     return decimals.to_column(np.asarray(units), kind.arrow) if isinstance(kind, DecimalType) else units
 
 
-class Units(int):
-    """A whole number of the smallest unit that is shown as the amount that it stands for."""
-
-    amount: Any
-
-    def __repr__(self) -> str:
-        return str(self.amount)
-
-
-def shown_amount(spec: StateSpec, key: Any, value: Any) -> Any:
-    """What is kept under a stored key, as it is shown: of a Sum, and of the sums of a Mean, the amount."""
-    places = spec.option(SCALE)
-    counted = issubclass(spec.kind, Sum) or (
-        isinstance(key, tuple) and key[-1:] == (0,)
-    )  # in a Mean beside the number
-    if places is None or type(value) is not int or not counted:
-        return value
-    units = Units(value)
-    units.amount = decimals.of_int(value, places)
-    return units
-
-
 class SumDelta(CounterDelta):
     """Sums of whole numbers, of amounts that have been converted."""
 
@@ -151,6 +129,11 @@ class Sum(Counter[K], Generic[K, V]):
     @classmethod
     def shown_values(cls, spec: StateSpec, stored: Any) -> Any:
         return amounts(spec, stored)
+
+    @classmethod
+    def shown_stored(cls, spec: StateSpec, key: Any, stored: Any) -> Any:
+        places = spec.option(SCALE)
+        return stored if places is None else decimals.shown_units(stored, places)
 
     if TYPE_CHECKING:
 

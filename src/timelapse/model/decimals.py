@@ -111,6 +111,24 @@ def of_int(n: int, places: int) -> Decimal:
     return Decimal(n).scaleb(-places, _EXACT)
 
 
+class Units(int):
+    """A whole number of the smallest unit that is shown as the amount that it stands for."""
+
+    amount: Decimal
+
+    def __repr__(self) -> str:
+        return str(self.amount)
+
+
+def shown_units(value: Any, places: int) -> Any:
+    """A whole number as Units; all else (nothing, ABSENT) as it is."""
+    if type(value) is not int:
+        return value
+    units = Units(value)
+    units.amount = of_int(value, places)
+    return units
+
+
 def plus(a: Decimal, b: Decimal) -> Decimal:
     """The exact sum."""
     return _EXACT.add(a, b)

@@ -14,7 +14,6 @@ from timelapse.ids import Phase
 from timelapse.kernels.lowered import lowered_once
 from timelapse.kernels.walk import Moment
 from timelapse.kinds.base import ABSENT, UNKEYED, StateSpec
-from timelapse.kinds.sum import shown_amount
 from timelapse.model.decimals import in_usual_context, of_text
 from timelapse.model.events import Event
 from timelapse.model.types import DecimalType, ScalarType, TupleType, ValueType
@@ -179,7 +178,7 @@ def history(
     found = _history(run, spec, checked, at, last, progress)
 
     def amount(value: Any) -> Any:
-        return shown_amount(spec, checked, value)
+        return spec.kind.shown_stored(spec, checked, value)
 
     entries = tuple(replace(e, before=amount(e.before), after=amount(e.after)) for e in found.entries)
     return replace(found, value=amount(found.value), entries=entries)

@@ -13,7 +13,6 @@ from typing import Any
 
 from timelapse.kinds.base import ABSENT, StateSpec
 from timelapse.kinds.grouped import Grouped, Under
-from timelapse.kinds.sum import shown_amount
 from timelapse.model.events import Event, Record
 from timelapse.trace.expressions import comparison, shown, written
 from timelapse.trace.instrument import Site, Sites
@@ -207,7 +206,7 @@ class Recorder:
         quiet = False
         """Whether nothing is told: it is found out what stands under a key."""
         get, put, drop, items = state._get, state._put, state._drop, state._items
-        name = spec.name
+        name, shown = spec.name, spec.kind.shown_stored
 
         def told_get(key: Any, default: Any) -> Any:
             value = get(key, default)
@@ -218,7 +217,7 @@ class Recorder:
                 Read(
                     name,
                     key,
-                    seen(None if value is ABSENT else shown_amount(spec, key, value)),
+                    seen(None if value is ABSENT else shown(spec, key, value)),
                     stored is not ABSENT,
                     self.line,
                 )
@@ -231,7 +230,7 @@ class Recorder:
                 return
             before = get(key, ABSENT)
             put(key, value)
-            self._write(name, key, shown_amount(spec, key, before), shown_amount(spec, key, value))
+            self._write(name, key, shown(spec, key, before), shown(spec, key, value))
 
         def told_drop(key: Any) -> None:
             if self._over:
@@ -239,7 +238,7 @@ class Recorder:
                 return
             before = get(key, ABSENT)
             drop(key)
-            self._write(name, key, shown_amount(spec, key, before), ABSENT)
+            self._write(name, key, shown(spec, key, before), ABSENT)
 
         def told_items() -> Iterable[tuple[Any, Any]]:
             found = list(items())

@@ -12,7 +12,7 @@ from timelapse.display import written
 from timelapse.ids import Phase
 from timelapse.kinds.base import UNKEYED
 from timelapse.kinds.grouped import Under
-from timelapse.kinds.sum import Units
+from timelapse.model.decimals import Units
 from timelapse.model.events import Event, Record
 from timelapse.moments import time_text
 from timelapse.trace.margins import Margin
