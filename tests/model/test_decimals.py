@@ -347,3 +347,37 @@ def test_keys_of_decimals_are_looked_up_in_start_states() -> None:
     run = tl.replay(Looked, random_log([Pay], seed=4), slices=3, strategy="staged", spark=False)
     assert run.certificate["fallback"] is None
     check_replay(Looked, random_log([Pay], seed=4))
+
+
+class Totals(tl.Program):
+    """Sums, one of them looked back on, and means."""
+
+    total: tl.Sum[int, Money]
+    mean: tl.Mean[int, Money]
+
+    @tl.on(Pay)
+    def pay(self, e: Pay) -> None:
+        before = self.total[e.user] + Decimal(self.mean.count(e.user))
+        self.total[e.user] += e.amount
+        self.mean.add(e.user, e.amount)
+        self.emit(Seen(user=e.user, amount=before, rate=None, mean=self.mean[e.user]))
+
+
+class TotalsOfTime(Totals):
+    @tl.every(tl.DAY)
+    def day(self) -> None:
+        pass
+
+
+@pytest.mark.parametrize("program", [Totals, TotalsOfTime])
+def test_who_wrote_a_sum_is_told_in_amounts(program: type[Totals]) -> None:
+    """As JSON too, and the number in a mean as a number: amounts are stored as whole numbers of the smallest unit."""
+    events = [
+        Pay(user=1, to=2, amount=Decimal(n) / 4, rate=None, parts=[], ts=n * tl.SECOND) for n in range(1, 4)
+    ]
+    run = tl.replay(program, events, spark=False)
+    reads = run.why(2).to_json()["reads"]
+    told = {(r["state"], str(r["key"])): [(s["before"], s["after"]) for s in r["sources"]] for r in reads}
+    assert told["total", "1"] == [("0.25", "0.75"), (None, "0.25")]
+    assert told["mean", "[1, 1]"] == [(1, 2), (None, 1)]
+    assert told["mean", "[1, 0]"] == [("0.25", "0.75"), (None, "0.25")]

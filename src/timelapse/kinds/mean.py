@@ -18,7 +18,7 @@ from timelapse.errors import DefinitionError, IntRange
 from timelapse.ids import INT64_MAX, INT64_MIN
 from timelapse.kinds.base import ABSENT, Op, Short, StateOptions, StateSpec, Store
 from timelapse.kinds.effects import CounterDelta, Journal
-from timelapse.kinds.grouped import Grouped, joined
+from timelapse.kinds.grouped import Grouped, Under, joined
 from timelapse.kinds.sum import SCALE, amount_of, amount_type, amounts, declared_amount, units_of
 from timelapse.kinds.typevars import K, V
 from timelapse.model.types import FLOAT, INT, Check, OptionalType, ValueType, parse_key
@@ -190,7 +190,8 @@ class Mean(Grouped, Generic[K, V]):
     @classmethod
     def shown_stored(cls, spec: StateSpec, key: Any, stored: Any) -> Any:
         places = spec.option(SCALE)
-        return stored if places is None or key[-1] != SUM else decimals.shown_units(stored, places)
+        alone = isinstance(key, Under) or key[-1] != SUM
+        return stored if places is None or alone else decimals.shown_units(stored, places)
 
     def __delitem__(self, key: K) -> None:
         self._drop(self._check_key((key, SUM)))

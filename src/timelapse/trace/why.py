@@ -13,7 +13,7 @@ from timelapse.kernels.walk import Untold
 from timelapse.kinds.base import ABSENT
 from timelapse.kinds.grouped import Under
 from timelapse.model.decimals import in_usual_context
-from timelapse.model.program import spec_of
+from timelapse.model.program import ProgramSpec, spec_of
 from timelapse.progress import Progress
 from timelapse.progress.notebook import default_progress
 from timelapse.run.run import Run
@@ -150,7 +150,8 @@ def _fill(past: Past, level: Sequence[Cause], last: int, guess: Guess | None) ->
         view, known = cause.trace.views.get(seen.read.state), found[ask]
         rows = [w for w in known.found if view is None or view.shows(events[w.seq].ts)]
         for w in rows[:last]:
-            seen.sources.append(Source(events[w.seq], w.before, w.after))
+            sides = _amounts(past.spec, *ask.place, w.before, w.after)
+            seen.sources.append(Source(events[w.seq], *sides))
             sources.setdefault(w.seq, []).append(seen.sources[-1])
         seen.older = len(rows) > last or (len(rows) == len(known.found) and known.older)
     return sources
@@ -173,6 +174,12 @@ def _under(past: Past, asks: Sequence[Ask], last: int) -> dict[Ask, Writers]:
             except Untold as why:
                 raise Uncompiled(str(why)) from why
     return found
+
+
+def _amounts(spec: ProgramSpec, name: str, key: Any, before: Any, after: Any) -> tuple[Any, Any]:
+    """What a place held before and after a write, as it is shown."""
+    state = spec.states[name]
+    return state.kind.shown_stored(state, key, before), state.kind.shown_stored(state, key, after)
 
 
 def _place(read: Read) -> tuple[str, Any]:
@@ -241,15 +248,15 @@ def _timed(
     if named is None and found.dated is None:
         event_at(reader_of(run), run.need_program(), found.seq)  # or an error: there is none
     got = [d for d in way.observed(tracer, target, wanted, lambda all_: any(map(fits, all_))) if fits(d)]
+    spec = spec_of(run.need_program())
     if not got:
-        spec = spec_of(run.need_program())
         known = [e.__name__ for e in spec.events]
         known += [h.name for h in spec.handlers if h.every is not None or h.after is not None]
         raise nothing_named(named or Named(str(found.record), (found.dated or (0, 0))[0], 1), count, known)
     root = _Done(got[0].step, _begun(got[0].trace, _in_question(tracer, asked, found, got[0].trace)))
     level = [root]
     for left in range(depth, 0, -1):
-        sources = _find_sources(way, level, last)
+        sources = _find_sources(way, level, last, spec)
         if left == 1 or not sources:
             break
         level = _explain_sources(way, tracer, sources)
@@ -258,7 +265,7 @@ def _timed(
 
 
 def _find_sources(
-    way: timed.Way, level: Sequence[_Done], last: int
+    way: timed.Way, level: Sequence[_Done], last: int, spec: ProgramSpec
 ) -> dict[int, tuple[timed.Step, list[Source]]]:
     """Fill in who wrote what these steps read. Gives, by their numbers, the steps that were found."""
 
@@ -282,7 +289,9 @@ def _find_sources(
             continue
         view = done.cause.trace.views.get(seen.read.state)
         rows = timed.counting(found[ask], view)
-        listed += [(seen, w.step, shown_side(w.before), shown_side(w.after)) for w in rows[:last]]
+        for w in rows[:last]:
+            sides = _amounts(spec, *ask.place, shown_side(w.before), shown_side(w.after))
+            listed.append((seen, w.step, *sides))
         seen.older = len(rows) > last or (
             bool(rows) and (view is None or view.since is None) and rows[-1].before is not ABSENT
         )
