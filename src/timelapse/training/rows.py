@@ -11,9 +11,7 @@ Nothing after a row's time can reach it: handlers see the log up to there, as th
 
 from __future__ import annotations
 
-import os
 import shlex
-import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -43,6 +41,7 @@ from timelapse.progress import Progress
 from timelapse.run import Run, replay
 from timelapse.run.records import nameable_records, record_types
 from timelapse.run.request import Engine
+from timelapse.store.parts import PartWriter
 from timelapse.store.places import local_path
 from timelapse.tables.rowhash import one_array
 from timelapse.training.lookup import Several, Stored
@@ -90,15 +89,8 @@ class Features:
         """Write the rows to a .parquet or .csv file, whole or not at all."""
         check_target(path)
         target = local_path(path, "table of features")
-        with tempfile.NamedTemporaryFile(
-            dir=target.absolute().parent, suffix=".partial", delete=False
-        ) as file:
-            partial = Path(file.name)
-        try:
-            _WRITERS[target.suffix.lower()](self.table, partial)
-            os.replace(partial, target)
-        finally:
-            partial.unlink(missing_ok=True)
+        with PartWriter(target) as file:
+            _WRITERS[target.suffix.lower()](self.table, file)
 
 
 def check_target(path: str | Path) -> None:
