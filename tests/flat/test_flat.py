@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -378,3 +379,37 @@ def test_what_was_replaced_is_found_whatever_was_removed_and_came_again() -> Non
         assert all(found[k] is wanted[k] for k in wanted), seed
         by_place += len(was) > 0 and list(was) == list(data)[: len(was)]
     assert by_place > deep(400) // 4
+
+
+def test_a_decimal_in_a_key_of_several_parts() -> None:
+    """A part that only the ordinary check can judge leaves it the whole key."""
+    program = load_source(DECIMALS)
+    events: list[tl.Event] = []
+    kinds: dict[str, Any] = {cls.__name__: cls for cls in spec_of(program).events}
+    for n, text in enumerate(["1", "2", "4.00", "15e-1", "3", "4"]):
+        events.append(kinds["Paid"](k=Decimal(text))._at(n, n))
+    results = agree(program(), events, [0, 4, 6])
+    assert all(result.failure is None for result in results)
+    assert sum(result.rejected.num_rows for result in results if result.rejected is not None) == 2
+
+
+DECIMALS = """
+from decimal import Decimal
+from typing import Annotated
+import timelapse as tl
+
+Money = Annotated[Decimal, tl.scale(2)]
+
+class Paid(tl.Event):
+    k: Money
+
+class P(tl.Program):
+    both: tl.Set[tuple[str, Money]]
+
+    @tl.on(Paid)
+    def paid(self, e):
+        key = ("a", e.k / 2)
+        if key in self.both:
+            self.reject()
+        self.both.add(("a", e.k))
+"""

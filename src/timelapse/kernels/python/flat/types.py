@@ -120,11 +120,13 @@ def guard(kind: ValueType, known: Type, name: str) -> str | None:
             parts = tuple(known[1])
         else:
             tests = [f"_tl_type({name}) is _tl_tuple", f"_tl_len({name}) == {len(kind.items)}"]
-        tests += [
-            f"({test})" for i, (item, part) in enumerate(zip(kind.items, parts, strict=True))
-            if (test := guard(item, part, f"{name}[{i}]")) is not None
-        ]  # fmt: skip
-        return " and ".join(tests)
+        own = [
+            guard(item, part, f"{name}[{i}]")
+            for i, (item, part) in enumerate(zip(kind.items, parts, strict=True))
+        ]
+        if "False" in own:
+            return "False"
+        return " and ".join([*tests, *(f"({test})" for test in own if test is not None)])
     if not isinstance(kind, ScalarType) or isinstance(kind, DecimalType):
         return "False"
     if kind.name in ("int", "Time"):
