@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from decimal import Decimal
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 import pytest
 from hypothesis import given, settings
@@ -19,6 +20,7 @@ from timelapse.engine import spill
 from timelapse.env import machine
 from timelapse.errors import UsageError
 from timelapse.kernels.lowered import event_bytes
+from timelapse.kernels.native.memory import table
 from timelapse.kernels.python import rowlog
 from timelapse.log import MemoryLog
 from timelapse.model.program import as_program, spec_of
@@ -69,6 +71,83 @@ def test_replay_with_hardly_any_memory(
     found = run.verify()
     assert found.ok, found.text
     assert (run.digest, run.state_digest) == (reference.digest, reference.state_digest)
+
+
+Money = Annotated[Decimal, tl.scale(2)]
+
+
+class Paid(tl.Event):
+    k: Money
+
+
+class Sums(tl.Program):
+    n: tl.Counter[Money]
+    both: tl.Set[tuple[str, Money]]
+
+    @tl.on(Paid)
+    def paid(self, e: Paid) -> None:
+        self.n[e.k] += 1
+        key = ("a", e.k * 2)
+        if key in self.both:
+            self.n[Decimal("-0.5")] += 1
+        self.both.add(("a", e.k))
+
+
+@pytest.mark.parametrize("kernel", ["python", "interpreted", "native"])
+def test_keys_with_decimals_are_looked_up(monkeypatch: pytest.MonkeyPatch, kernel: str) -> None:
+    """However they are written."""
+    stops = Stops(monkeypatch)
+    monkeypatch.setenv("TIMELAPSE_KERNEL", kernel)
+    texts = ["1", "1.5", "15e-1", "0.50", "-0.5", "1e2", "0", "-0.0", "2.25"]
+    events = [Paid(k=Decimal(text)) for text in texts * 4]
+    log = MemoryLog([e._at(n, n) for n, e in enumerate(events)], [Paid])
+    reference = run_serial(Sums, log)
+    run = replay(Sums, log, slices=12, spark=False, strategy="chain")
+    assert (run.digest, run.state_digest) == (reference.digest, reference.state_digest)
+    assert run.certificate["memory"]["unbounded"] == []
+    if kernel != "native":
+        assert stops.count > 5
+        assert stops.found > 20
+
+
+class Named(tl.Program):
+    n: tl.Counter[int]
+    name: tl.Value[int, str] = tl.state(default="")
+
+    @tl.on(A)
+    def count(self, e: A) -> None:
+        self.n[e.k] += 1
+        if self.n[e.k] % 3 == 0:
+            del self.name[e.k]
+        else:
+            self.name[e.k] = self.name[e.k] + str(self.n[e.k])
+
+
+@pytest.mark.parametrize("is_full", [False, True])
+def test_states_that_are_loaded_whole_are_loaded_in_pieces(
+    monkeypatch: pytest.MonkeyPatch, is_full: bool
+) -> None:
+    """From a file, or from memory where the disk has no room for it."""
+    merged = 0
+    fold_to = merge.fold_to
+
+    def fold(*args: Any, **named: Any) -> Any:
+        nonlocal merged
+        merged += 1
+        if is_full and args[3].name == "state.arrow":
+            raise OSError(28, "no space left on device")
+        return fold_to(*args, **named)
+
+    log = MemoryLog([A(k=n * n % 23, v=n, s="")._at(n, n) for n in range(120)], [A])
+    reference = run_serial(Named, log)
+    stops = Stops(monkeypatch)
+    monkeypatch.setattr(merge, "fold_to", fold)
+    monkeypatch.setattr(table, "_PIECE", 3)
+    monkeypatch.setenv("TIMELAPSE_KERNEL", "native")
+    run = replay(Named, log, slices=9, spark=False, strategy="chain")
+    assert (run.digest, run.state_digest) == (reference.digest, reference.state_digest)
+    assert stops.count > 3
+    assert merged > 3
 
 
 class Pair(NamedTuple):

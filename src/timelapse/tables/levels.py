@@ -13,10 +13,14 @@ from typing import Any, TypeAlias
 import pyarrow as pa
 
 from timelapse.kinds.base import StateSpec
+from timelapse.store.scratch import temporary_folder
 from timelapse.tables import merge
+from timelapse.tables.table import read_table
 
 _TIMES = 2
 """A level has more than so many times the rows of all later ones together."""
+_MERGING = 4
+"""Merging takes no more than this part of a budget."""
 
 
 @dataclass(frozen=True)
@@ -59,6 +63,20 @@ def levels_of(start: Start) -> list[pa.Table]:
     if isinstance(start, Levels):
         return [t for t in (*reversed(start.changes), start.base) if t.num_rows]
     return [start]
+
+
+def whole_in_file(start: Start, budget: int | None) -> pa.Table:
+    """The state as one table: where it is in levels, in a file that is gone with the table; in memory where the disk has no room. `budget`: the
+    task's, of which merging takes a part (None: no matter)."""
+    if not isinstance(start, Levels) or budget is None:
+        return whole(start)
+    try:
+        with temporary_folder("levels", large=True) as folder:
+            path = folder / "state.arrow"
+            merge.fold_to(start.spec, start.base, start.changes, path, budget // _MERGING)
+            return read_table(path)  # what is mapped stays readable
+    except OSError:
+        return whole(start)
 
 
 def whole(start: Start) -> pa.Table:

@@ -7,7 +7,7 @@ from typing import Any
 
 from timelapse.env.machine import carried
 from timelapse.kinds.base import StateSpec
-from timelapse.model.types import OptionalType, ScalarType
+from timelapse.model.types import DecimalType, OptionalType, ScalarType
 from timelapse.tables.levels import Levels, Start, whole
 from timelapse.tables.lookup import LazyDict, MappedLevels, MappedTable
 from timelapse.tables.table import key_types, to_dict
@@ -41,7 +41,7 @@ def starting(spec: StateSpec, table: Start, events: int, memory: int | None) -> 
 def can_be_looked_up(spec: StateSpec) -> bool:
     """Whether handlers that run as Python can take a state's keys over one by one."""
     kinds = [t.inner if isinstance(t, OptionalType) else t for t in key_types(spec)]
-    return all(isinstance(k, ScalarType) and k.name in _HASHED for k in kinds)
+    return all(isinstance(k, DecimalType) or (isinstance(k, ScalarType) and k.name in _HASHED) for k in kinds)
 
 
 def bytes_of(states: Iterable[dict[Any, Any]]) -> int:

@@ -198,6 +198,10 @@ class HashTable:
         words = self._words, 1 + self._live
         self.growing = Growing(self, self._wanted(len(self.slots) // 2 + 1, expected), words)
 
+    def expect(self, keys: int) -> None:
+        """Make room for keys that are loaded, and some that come later."""
+        self.reserve(max(0, keys - self.rows), keys + keys // _MORE)
+
     def load(self, layout: Layout, keys: Ints, values: Ints) -> None:
         """Put one state's keys and values in. What they hold is what they held at the start, once a slice has begun."""
         self.reserve(len(keys), len(keys) + len(keys) // _MORE)

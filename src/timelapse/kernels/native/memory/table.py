@@ -17,12 +17,14 @@ from timelapse.kernels.native.memory.touch import MappedRows, fetchable
 from timelapse.kernels.native.memory.words import decode, encode, to_arrow, to_words
 from timelapse.kinds.base import ABSENT, UNKEYED, StateSpec
 from timelapse.kinds.effects import ADD, SET
-from timelapse.tables.levels import Start, levels_of, whole
+from timelapse.tables.levels import Start, levels_of, whole, whole_in_file
 from timelapse.tables.table import key_list, key_names, key_types, to_python
 
 Ints = npt.NDArray[np.int64]
 _MANY = 256
 """More entries than so many are undone by machine code."""
+_PIECE = 1 << 18
+"""Rows of a state that is loaded are made words so many at a time."""
 
 
 class NativeTable:
@@ -273,4 +275,7 @@ def load(
         shared.map(MappedRows([(start, t.layout) for t, start in parts], budget))
         return
     for table, start in sorted(parts, key=lambda p: -p[1].num_rows):  # the first makes the room
-        table._put_in(whole(start), table.layout)
+        found = whole_in_file(start, budget)
+        shared.expect(found.num_rows)
+        for at in range(0, found.num_rows, _PIECE):
+            table._put_in(found.slice(at, _PIECE), table.layout)
