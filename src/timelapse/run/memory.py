@@ -21,7 +21,7 @@ def memory_of(plan: Plan, job: Job, compiled: Mapping[str, bool]) -> dict[str, A
     away = job.careful and bool(job.passes[-1].logs) and plan.mode != "staged" and not job.given
     found = [
         *_beside(plan, job),
-        *_states(plan, job, compiled=is_compiled, filed=is_compiled and away),
+        *_states(plan, job, compiled=is_compiled),
         *_times(job, away=away),
     ]
     return {"budget": job.memory, "set": job.careful, "unbounded": found}
@@ -34,13 +34,12 @@ def _beside(plan: Plan, job: Job) -> Iterator[str]:
         yield f"tasks that run side by side have a budget each, merging has one more{more}"
 
 
-def _states(plan: Plan, job: Job, *, compiled: bool, filed: bool) -> Iterator[str]:
-    """`filed`: tables and logs of windows lie in files (native/starting.py), and no start is loaded."""
+def _states(plan: Plan, job: Job, *, compiled: bool) -> Iterator[str]:
     if plan.final.takes_late or (plan.final.serial is not None and not compiled):
         yield "the serial loop, which keeps all states in memory"
         return
     whole = loaded_whole(job.program, plan.final, compiled=compiled)
-    if whole and not filed:
+    if whole and not (compiled and job.careful):  # such tables lie in files (native/starting.py)
         yield f"states that are loaded whole: {', '.join(whole)}"
 
 

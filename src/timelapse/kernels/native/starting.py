@@ -15,7 +15,7 @@ from timelapse.kernels.native.memory.table import NativeTable, load
 from timelapse.kernels.native.memory.touch import TEXT
 from timelapse.kernels.native.unit import Unit
 from timelapse.kinds.base import StateSpec
-from timelapse.tables.levels import Levels, Start, whole
+from timelapse.tables.levels import Levels, Start, whole_in_file
 from timelapse.tables.sharing import at_once
 from timelapse.tables.table import key_types
 
@@ -119,4 +119,4 @@ def start_tables(
     at_once(calls, threads if all(_is_numbers(table) for table in every) else 1)
     for name, counter in unit.counted.items():
         if name in starts:
-            tables[counter].load_counts(whole(starts[name]))
+            tables[counter].load_counts(whole_in_file(starts[name], memory))
