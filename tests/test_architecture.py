@@ -13,6 +13,8 @@ from typing import NamedTuple
 
 import pytest
 
+from timelapse.model.source import all_nodes, statements
+
 ROOT = Path(__file__).parents[1]
 SRC = ROOT / "src"
 
@@ -208,7 +210,7 @@ class _Classes:
             self._all |= known._all
             self._private |= known._private
         for module, path in modules:
-            for node in ast.walk(_tree(path)):
+            for node in statements(_tree(path)):
                 if isinstance(node, ast.ClassDef):
                     self.found[module, node.name] = node
                 elif isinstance(node, ast.ImportFrom) and node.module is not None:
@@ -329,22 +331,24 @@ PROCESS_WIDE = {
 
 
 def _globals(tree: ast.Module) -> bool:
-    return any(isinstance(n, ast.Global) for n in ast.walk(tree))
+    return any(isinstance(n, ast.Global) for n in statements(tree))
+
+
+_SETTING = ("putenv", "unsetenv", "pop", "setdefault", "update", "clear")
 
 
 def _sets_environment(tree: ast.Module) -> bool:
     """Whether a module changes variables of the environment of this process."""
-    for n in ast.walk(tree):
+    for n in all_nodes(tree):
         if (
             isinstance(n, ast.Subscript)
             and not isinstance(n.ctx, ast.Load)
             and "os.environ" in ast.unparse(n)
         ):
             return True
-        if isinstance(n, ast.Call) and re.match(
-            r"os\.(putenv|unsetenv|environ\.(pop|setdefault|update|clear))\b", ast.unparse(n)
-        ):
-            return True
+        if isinstance(n, ast.Call) and isinstance(n.func, ast.Attribute) and n.func.attr in _SETTING:
+            if ast.unparse(n.func.value) in ("os", "os.environ"):
+                return True
     return False
 
 
@@ -387,8 +391,8 @@ def _private(module: str, tree: ast.Module, classes: _Classes, rooms: tuple[str,
             theirs = {b for b in classes.all_of(place) if not b[0].startswith(rooms)}
             inherited = set[str]().union(*map(classes.private, theirs))
             yield from (f"{module}.{place[1]}: {n}" for n in sorted(classes.private(place) & inherited))
-    here = set[str]().union(*(_own(n) for n in ast.walk(tree) if isinstance(n, ast.ClassDef)))
-    for n in ast.walk(tree):
+    here = set[str]().union(*(_own(n) for n in statements(tree) if isinstance(n, ast.ClassDef)))
+    for n in all_nodes(tree):
         if isinstance(n, ast.Attribute) and _is_private(n.attr) and not _is_self(n.value):
             if n.attr not in given | here:
                 yield f"{module}:{n.lineno}: {ast.unparse(n)}"
@@ -396,8 +400,8 @@ def _private(module: str, tree: ast.Module, classes: _Classes, rooms: tuple[str,
 
 def _own(node: ast.ClassDef) -> set[str]:
     """The private names of a class: its methods, and what it uses of itself."""
-    found = {n.attr for n in ast.walk(node) if isinstance(n, ast.Attribute) and _is_self(n.value)}
-    found |= {n.name for n in ast.walk(node) if isinstance(n, ast.FunctionDef)}
+    found = {n.attr for n in all_nodes(node) if isinstance(n, ast.Attribute) and _is_self(n.value)}
+    found |= {n.name for n in statements(node) if isinstance(n, ast.FunctionDef)}
     return {name for name in found if _is_private(name)}
 
 
