@@ -125,6 +125,7 @@ def test_explanations_name_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
 class Kept(tl.Program):
     groups: tl.SetOf[tuple[str, int], int]
     plain: tl.Value[int, int | None]
+    pairs: tl.Counter[tuple[str, int]]
     flags: tl.Value[bool, int | None]
 
     @tl.on(Clicked)
@@ -138,10 +139,13 @@ def test_of_start_states_the_keys_that_matter_are_loaded() -> None:
     groups = state_table(
         specs["groups"], [((a, b, n), True) for n in range(3) for a, b in (("a", 1), ("b", 1), ("c", 2))]
     )
-    found = to_dict(specs["groups"], beginning(specs["groups"], groups, [Under(("a", 7)), ("b", 1, 2)]))
+    found = to_dict(specs["groups"], beginning(specs["groups"], [Under(("a", 7)), ("b", 1, 2)])(groups))
     assert {key[0] for key in found} == {"a", "b"}
     assert len(found) == 6
     plain = state_table(specs["plain"], [(n, n * n) for n in range(-5, 5)])
-    assert to_dict(specs["plain"], beginning(specs["plain"], plain, [3, -4, 77])) == {3: 9, -4: 16}
+    assert to_dict(specs["plain"], beginning(specs["plain"], [3, -4, 77])(plain)) == {3: 9, -4: 16}
+    pairs = state_table(specs["pairs"], [((a, n), n) for a in ("a", "b") for n in range(1, 9)])
+    asked = [("a", 3), ("b", 8), ("c", 1)]
+    assert to_dict(specs["pairs"], beginning(specs["pairs"], asked)(pairs)) == {("a", 3): 3, ("b", 8): 8}
     flags = state_table(specs["flags"], [(False, 1), (True, 2)])
-    assert beginning(specs["flags"], flags, [True]) is flags
+    assert beginning(specs["flags"], [True])(flags) is flags

@@ -5,7 +5,8 @@ Of kinds that hold several things under one key, either one of these is asked ab
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -13,10 +14,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from timelapse.kinds.base import StateSpec
-from timelapse.kinds.grouped import Under
+from timelapse.kinds.grouped import Grouped, Under
 from timelapse.model.events import Event
 from timelapse.model.types import TupleType, ValueType
-from timelapse.tables.table import key_types, value_array
+from timelapse.tables.table import key_arrays, key_hashes, key_types, value_array
 from timelapse.trace.columns import NONE, Columns, Pattern, Seqs
 from timelapse.trace.knowledge import Ask, Knowledge, Part, Place, Unfocused
 from timelapse.trace.lookup import merged
@@ -241,17 +242,33 @@ def key_parts(kind: ValueType | None, keys: Sequence[Any]) -> list[tuple[Any, ..
     return [() if kind is None else (k,) for k in keys]
 
 
-def beginning(spec: StateSpec, table: pa.Table, keys: Collection[Any]) -> pa.Table:
-    """The rows of a state table whose keys begin as one of these does: other keys need not be loaded."""
-    if spec.key is None or not table.num_rows:
-        return table
-    single = key_parts(spec.key, [k for k in keys if not isinstance(k, Under)])
+def beginning(spec: StateSpec, keys: Collection[Any]) -> Callable[[pa.Table], pa.Table]:
+    """Takes of a state table the rows whose keys begin as one of these does, where all of a kind's keys stand alone only those of these keys
+    (and few besides): others need not be loaded."""
+    kinds = key_types(spec)
+    if not kinds:
+        return lambda table: table
+    alone = [k for k in keys if not isinstance(k, Under)]
+    if len(kinds) > 1 and len(alone) == len(keys) and not issubclass(spec.kind, Grouped):
+        columns = key_arrays(spec, alone)
+        if all(map(_compared, columns)):
+            return partial(_rows_among, "h", pa.array(np.unique(key_hashes(columns, len(alone)))))
+    single = key_parts(spec.key, alone)
     groups = key_parts(spec.outer, [k.key for k in keys if isinstance(k, Under)])
-    first, column = key_types(spec)[0], table.column("k0")
-    wanted = value_array(first, list(dict.fromkeys(parts[0] for parts in (*single, *groups))))
-    if not any(is_(wanted.type) for is_ in _COMPARED):
+    wanted = value_array(kinds[0], list(dict.fromkeys(parts[0] for parts in (*single, *groups))))
+    return partial(_rows_among, "k0", wanted) if _compared(wanted) else lambda table: table
+
+
+def _compared(values: pa.Array) -> bool:
+    return any(is_(values.type) for is_ in _COMPARED)
+
+
+def _rows_among(name: str, values: pa.Array, table: pa.Table) -> pa.Table:
+    """The rows that have one of some values in a column."""
+    if not table.num_rows:
         return table
-    return table.filter(pc.is_in(column, value_set=wanted.cast(column.type)))
+    column = table.column(name)
+    return table.filter(pc.is_in(column, value_set=values.cast(column.type)))
 
 
 __all__ = ["LONGEST", "Matter", "beginning", "key_parts", "newest", "place_of", "under"]

@@ -6,7 +6,7 @@ import bisect
 import math
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from functools import cached_property, partial
+from functools import cached_property
 from itertools import groupby
 from typing import Any, NamedTuple
 
@@ -290,7 +290,7 @@ class Past:
         whole = wanted & set(thin.whole)
         found = dict(self.starts(slice_id, sorted(whole)))
         for name in sorted(wanted - whole - alone) if slice_id else ():
-            only = partial(beginning, self.spec.states[name], keys=keys[name])
+            only = beginning(self.spec.states[name], keys[name])
             found[name] = self.run.table_at_cut(name, slice_id, only)
         for name in wanted & alone if slice_id else ():
             held = [(key, self.run.value_at_cut(name, key, slice_id)) for key in keys[name]]
