@@ -40,7 +40,7 @@ def with_little_collecting() -> None:
         gc.set_threshold(_RARELY, *gc.get_threshold()[1:])
 
 
-_RARELY = 100_000
+_RARELY = 500_000
 """Objects that are new, between two searches."""
 
 
