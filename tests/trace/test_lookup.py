@@ -14,6 +14,8 @@ from hypothesis import strategies as st
 import timelapse as tl
 from timelapse.analysis.origins import Origins
 from timelapse.log import MemoryLog
+from timelapse.log.reader import Chunk
+from timelapse.trace import pieces
 from timelapse.trace.columns import Columns, Pattern, contained, picked
 from timelapse.trace.lookup import Lookup, merged, numbers
 
@@ -68,6 +70,41 @@ def test_merged_is_what_numpy_says() -> None:
     for _ in range(50):
         parts = [rng.integers(-9, 9, rng.integers(0, 9)) for _ in range(rng.integers(0, 4))]
         assert merged(parts).tolist() == np.unique(np.concatenate([np.zeros(0, np.int64), *parts])).tolist()
+
+
+def test_what_is_one_part_is_not_sorted_anew() -> None:
+    """One part that ascends, also if it is there several times; others are."""
+    part, nothing = np.asarray([2, 5, 9], np.int64), np.zeros(0, np.int64)
+    assert merged([nothing, part]) is part
+    assert merged([part, part.copy(), nothing]) is part
+    assert merged([np.asarray([5, 5, 2], np.int64)]).tolist() == [2, 5]
+    assert merged([part, np.asarray([2, 4, 9], np.int64)]).tolist() == [2, 4, 5, 9]
+
+
+def test_work_on_many_tables_is_shared_out_in_order(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pieces, "_SHARED", 50)
+    monkeypatch.setattr(pieces, "cores", lambda: 3)
+    tables = [pa.table({"n": [n] * (n % 4)}) for n in range(70)]
+    assert pieces.of_tables(lambda t: t.column("n").to_pylist(), tables) == [[n] * (n % 4) for n in range(70)]
+
+
+def test_chunks_of_few_events_are_put_together_where_they_are_alike(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Texts that stand for themselves in one chunk and for a place in a list in the next are not; no chunk gets too large."""
+    monkeypatch.setattr(pieces, "_MOST", 6)
+    coded = [False, False, True, True, True, False, True]
+    chunks, rows = [], []
+    for at, code in enumerate(coded):
+        texts = pa.array([f"{at}", "x"], pa.large_string())
+        own = pa.table({"seq": [10 * at, 10 * at + 1], "text": texts.dictionary_encode() if code else texts})
+        other = {"Other": pa.table({"seq": [10 * at + 2]})} if at % 2 else {}
+        chunks.append(Chunk(10 * at, 10 * at + 10, {"Own": own, **other}))
+        rows += [(10 * at, f"{at}"), (10 * at + 1, "x")]
+    found = list(pieces.gathered(chunks))
+    assert [(c.seq_lo, c.seq_hi) for c in found] == [(0, 20), (20, 40), (40, 50), (50, 60), (60, 70)]
+    assert [tuple(r.values()) for c in found for r in c.tables["Own"].to_pylist()] == rows
+    others = [n for c in found if "Other" in c.tables for n in c.tables["Other"]["seq"].to_pylist()]
+    assert others == [12, 32, 52]
+    assert all(c.tables["Own"].column("text").num_chunks == 1 for c in found)
 
 
 class Pair(tl.Event):
@@ -163,5 +200,14 @@ def test_keys_of_which_nothing_is_missing_cost_no_search(monkeypatch: pytest.Mon
     assert more.tolist() == [n for n in range(100) if n % 10 < 9]
     assert searched == [[(8,)]]
     assert columns.told(pattern, [(n,) for n in range(9)], ["int"], 0, 100, 50) is None, "more than asked for"
+    count = len(searched)
+    for _ in range(2):
+        assert columns.told(pattern, [(9,)], ["int"], 0, 100, 9) is None
+        assert columns.told(pattern, [(9,)], ["int"], 0, 50, 4) is None
+    assert len(searched) == count + 2, "of which there are too many is known"
+    assert columns.told(pattern, [(9,)], ["int"], 60, 100, 9) is not None, (
+        "in a shorter stretch there may be fewer"
+    )
+    assert columns.told(pattern, [(9,)], ["int"], 0, 100, 10) is not None, "in all there are ten"
     assert columns.told(pattern, [(True,)], ["bool"], 0, 100, 100) is not None
     assert searched[-1] == [(True,)], "a key of another type is another key"

@@ -6,7 +6,6 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass
-from functools import partial
 from itertools import compress, pairwise, product
 from typing import Any, TypeVar
 
@@ -15,13 +14,12 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from timelapse.analysis.origins import Part
-from timelapse.env.machine import cores
 from timelapse.log.part import reading
 from timelapse.log.reader import Chunk, EventReader, LogReader, cut_rows
 from timelapse.log.rows import row_maker
 from timelapse.model.events import Event
-from timelapse.tables.sharing import at_once
 from timelapse.trace.lookup import Lookup, chosen, merged, numbers
+from timelapse.trace.pieces import of_tables, together
 from timelapse.trace.sought import Sought, sought_of
 from timelapse.trace.wanted import Mask, Wanted
 
@@ -42,10 +40,14 @@ _PIECE = 16
 """Blocks that are read one after the other."""
 _DENSE = 16
 """Where one in so many numbers is asked for, each has a place in a table; else they are searched for."""
+_WIDE = 64
+"""The same where it is only asked whether they are among them."""
 _MANY, _FEW = 16, 4
 """Of more keys than these it is worth to look for so few values of which each has one."""
 _HELD = 1 << 22
 """So many events that were found are kept."""
+_KNOWN = 64
+"""So many keys are kept of which there were too many events."""
 _MUCH, _PART = 0.3, 0.1
 """Where so much of a stretch is read for single events of it, and so much at once, columns are read whole if they take little memory."""
 _SINGLE = 8
@@ -69,6 +71,8 @@ class Columns:
         self._parts: list[Chunk] = []
         self._read, self._asked = 0, False
         self._held: list[tuple[Sought, int, int, Seqs]] = []
+        self._beyond: list[tuple[Sought, int, int, int]] = []
+        """Keys of which more events than a number were found in a stretch."""
         self._combined: tuple[tuple[str, frozenset[str]], Seqs, pa.Table] | None = None
         segments = reader.segments if isinstance(reader, LogReader) else ()
         self._bases = np.asarray([s.base for s in segments], np.int64)
@@ -135,7 +139,7 @@ class Columns:
 
         found = copy(self)
         found._parts = self._in_pieces(read, ((int(g[0]), int(g[-1]) + 1) for g in self._near(seqs)))
-        found._held, found._combined = [], None
+        found._held, found._beyond, found._combined = [], [], None
         found.fields = {name: tuple(own) for name, own in fields.items()}
         return found
 
@@ -215,6 +219,8 @@ class Columns:
         """The same as `holding`: of what was found for other states, statements or ways only the keys are looked for that are missing. `kinds`: the
         types of their parts. `spare`: what was found may be of so many more keys, by their number."""
         sought, known = sought_of(pattern.type, pattern.parts, keys, kinds), NONE
+        if any(lo <= a and b <= hi and most <= n and sought.same(own) for own, a, b, n in self._beyond):
+            return None
         like = [
             held for held in self._held if held[1] <= lo and hi <= held[2] and sought.like(held[0], spare)
         ]
@@ -225,6 +231,8 @@ class Columns:
             keys = [k for k, parts in zip(keys, sought.ordered(keys), strict=True) if parts in missing]
             sought = sought._replace(keys=own.keys | missing)
         found = self.holding(pattern, keys, lo, hi, most) if keys else NONE
+        if found is None and not like:
+            self._beyond = [*self._beyond[-_KNOWN:], (sought, lo, hi, most)]
         if found is None or len(known) + len(found) > most:
             return None
         found = merged([known, found])
@@ -260,17 +268,20 @@ class Columns:
         )
         exact = exact and not alone
         codes = _codes(tests, own_sides) if exact else NONE
-        found: list[Seqs] = []
-        count = 0
         names = sorted({field for test in tests for field in test.fields})
-        for table in self._large(pattern.type, lo, hi, lambda own: all(t.soon(own) for t in tests)):
+        count = 0
+
+        def hits_of(table: pa.Table) -> Seqs:
+            nonlocal count
             seqs = _seqs(table)
+            if count > most:
+                return NONE
             table = table.select(names)
             if cover:
                 near = np.logical_or.reduce([test.rows(table) for test in cover])
                 seqs = chosen(seqs, near)
                 if not len(seqs):
-                    continue
+                    return NONE
                 table = table.filter(pa.array(near))
             mask = _rows_of(alone or [tests], table) if tests else None
             hits = seqs if mask is None else chosen(seqs, mask)
@@ -278,10 +289,11 @@ class Columns:
                 hits = chosen(hits, _together_of(tests, codes, table.filter(pa.array(mask))))
             hits = hits[np.searchsorted(hits, lo) : np.searchsorted(hits, hi)]
             count += len(hits)
-            if count > most:
-                return None
-            found.append(hits)
-        return np.concatenate([NONE, *found])
+            return hits
+
+        soon = self._large(pattern.type, lo, hi, lambda own: all(t.soon(own) for t in tests))
+        found = np.concatenate([NONE, *of_tables(hits_of, soon)])
+        return None if len(found) > most else found
 
     def _large(self, kind: str, lo: int, hi: int, soon: Callable[[pa.Table], bool]) -> Iterator[pa.Table]:
         """The events of a type that are stored with others lo <= seq < hi, in large tables, unless they are looked through `soon`: else what
@@ -335,7 +347,9 @@ class Columns:
         ):
             # Of these columns only: what the dictionaries of all blocks have in common takes longer to find than the rest of this.
             wanted = ["seq", *sorted(asked[1])]
-            own = [picked(t[name].select(wanted), seqs) for t in self._tables if name in t]
+            own = of_tables(
+                lambda t: picked(t.select(wanted), seqs), (t[name] for t in self._tables if name in t)
+            )
             groups = pa.concat_tables(own).unify_dictionaries().group_by(wanted[1:])
             self._combined = asked, seqs, groups.aggregate([("seq", "min")])
         return self._combined[2]
@@ -450,16 +464,11 @@ def _rows_of(keys: Iterable[Iterable[Wanted]], table: pa.Table) -> Mask:
     return found
 
 
-def together(work: Callable[[A], B], over: Iterable[A]) -> list[B]:
-    """The results in order, on all cores: most of it is done by libraries that let others run."""
-    return at_once([(1, partial(work, one)) for one in over], cores())
-
-
 def contained(values: Seqs, others: Seqs) -> Mask:
     """Which of them are among others, which ascend."""
     if not len(others):
         return np.zeros(len(values), np.bool_)
-    lookup = Lookup.within(others, _DENSE * len(values))
+    lookup = Lookup.within(others, _WIDE * len(values))
     if lookup is not None:
         return lookup.among(values)
     found: Mask = others[np.minimum(np.searchsorted(others, values), len(others) - 1)] == values

@@ -17,7 +17,8 @@ from timelapse.model.events import Event
 from timelapse.model.program import Program, spec_of
 from timelapse.run.run import Run
 from timelapse.run.takeout import reader_without
-from timelapse.trace.columns import picked, together
+from timelapse.trace.columns import picked
+from timelapse.trace.pieces import together
 
 
 def reader_of(run: Run) -> EventReader:

@@ -97,8 +97,21 @@ def numbers(column: pa.ChunkedArray) -> Ints | None:
 
 
 def merged(parts: Iterable[Ints]) -> Ints:
-    """All of them, ascending, once each."""
-    return distinct(np.concatenate([NO_INTS, *parts]), runs=True)
+    """All of them, ascending, once each. What is one part, or the same ones several times, is not sorted, and may be that part itself."""
+    own: list[Ints] = []
+    for part in parts:
+        if len(part) and not any(_same(part, other) for other in own):
+            own.append(part)
+    if not own:
+        return NO_INTS
+    if len(own) == 1 and bool((own[0][1:] > own[0][:-1]).all()):
+        return own[0]
+    return distinct(np.concatenate(own), runs=True)
+
+
+def _same(one: Ints, other: Ints) -> bool:
+    ends = len(one) == len(other) and one[0] == other[0] and one[-1] == other[-1]
+    return bool(ends and np.array_equal(one, other))
 
 
 __all__ = ["Lookup", "chosen", "looked_up", "merged", "numbers"]

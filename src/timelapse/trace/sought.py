@@ -16,6 +16,10 @@ class Sought(NamedTuple):
     keys: frozenset[tuple[Any, ...]]
     order: Sequence[int]
 
+    def same(self, other: Sought) -> bool:
+        """Whether others are these keys."""
+        return self[:3] == other[:3] and self.keys == other.keys
+
     def like(self, other: Sought, spare: float) -> bool:
         """Whether others are most of these keys, and few besides."""
         if self[:3] != other[:3]:

@@ -29,6 +29,7 @@ from timelapse.trace.columns import NONE, Columns, Pattern, Seqs, contained, pic
 from timelapse.trace.knowledge import Key, Place, Unfocused
 from timelapse.trace.lookup import merged
 from timelapse.trace.matter import LONGEST, key_parts
+from timelapse.trace.pieces import gathered
 
 if TYPE_CHECKING:
     from timelapse.trace.moments import Past
@@ -236,8 +237,12 @@ class Thinned(SameEvents):
         if len(own) and all(fields is not None for fields in columns.values()):
             fields = {name: fields or () for name, fields in columns.items()}
             if self.kept.covers(int(own[0]), int(own[-1]) + 1, fields):
-                yield from (picked_of(chunk, own) for chunk in self.kept.chunks(lo, hi, fields))
+                yield from gathered(picked_of(chunk, own) for chunk in self.kept.chunks(lo, hi, fields))
                 return
+        yield from gathered(self._read(own, columns))
+
+    def _read(self, own: Seqs, columns: Wanted) -> Iterator[Chunk]:
+        """The same from the log, as it is stored."""
         base = reading(self.base, encoded=True)
         for group in np.split(own, np.flatnonzero(np.diff(own) > _NEAR) + 1):
             if len(group):
