@@ -27,15 +27,15 @@ def _as_it_was() -> Iterator[None]:
 def test_garbage_is_searched_for_rarely() -> None:
     gc.set_threshold(700, 10, 10)
     with_little_collecting()
-    assert gc.get_threshold() == (100_000, 10, 10)
+    assert gc.get_threshold() == (500_000, 10, 10)
     with_little_collecting()
-    assert gc.get_threshold() == (100_000, 10, 10)
+    assert gc.get_threshold() == (500_000, 10, 10)
 
 
 def test_what_the_user_has_made_rarer_or_switched_off_stays() -> None:
-    gc.set_threshold(500_000, 5, 5)
+    gc.set_threshold(900_000, 5, 5)
     with_little_collecting()
-    assert gc.get_threshold() == (500_000, 5, 5)
+    assert gc.get_threshold() == (900_000, 5, 5)
     gc.disable()
     gc.set_threshold(700, 10, 10)
     with_little_collecting()
