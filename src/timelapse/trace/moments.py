@@ -36,7 +36,7 @@ from timelapse.trace.focus import Focus
 from timelapse.trace.knowledge import Ask, Knowledge, Place, Uncompiled, Unfocused
 from timelapse.trace.matter import LONGEST, beginning, newest
 from timelapse.trace.telling import going
-from timelapse.trace.thin import Thinned, thinned
+from timelapse.trace.thin import LEAST, Thinned, thinned
 
 _SOON = 1 << 18
 """Where a way through a slice may end long before its last stop, tables get room for what so many events bring."""
@@ -357,7 +357,8 @@ class Past:
                     return None
                 if found is not None and places <= known.places:
                     return found
-        found = thinned(self, lo, hi, places, events, lambda: work().columns)
+        large = lo > 0 and sum(self.rows(lo).values()) >= LEAST
+        found = thinned(self, lo, hi, places, events, lambda: work().columns, short=large)
         self._last_thin = _Thin(lo, hi, places, seqs, id(work())), found
         return found
 

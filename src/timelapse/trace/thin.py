@@ -45,14 +45,15 @@ _NEAR = 1 << 16
 
 
 class Thinning:
-    """Finds the events lo <= seq < hi that matter. Raises Unfocused where that cannot be said, or is no small part of them."""
+    """Finds the events lo <= seq < hi that matter. Raises Unfocused where that cannot be said, or is too large a part of them."""
 
-    def __init__(self, past: Past, lo: int, hi: int) -> None:
+    def __init__(self, past: Past, lo: int, hi: int, *, share: int | None = None) -> None:
+        """`share`: at most one in so many events may matter (None: as in a long stretch)."""
         if hi - lo > LONGEST:
             raise Unfocused("the stretch is long")
         self._past, self._known, self._lo, self._hi = past, past.stepwise, lo, hi
         self._types = {cls.__name__: cls for cls in past.spec.events}
-        self._most = (hi - lo) // _SHARE
+        self._most = (hi - lo) // (share or _SHARE)
         self._columns: Columns | None = None
         self.places: dict[str, set[Any]] = {}
         """The keys that matter, by state."""
@@ -252,17 +253,18 @@ class Thinned(SameEvents):
 
 def thinned(
     past: Past, lo: int, hi: int, places: Collection[Place], events: Collection[Event], wanted: Callable[[], Wanted],
-    refused: Collection[int] | None = None,
+    refused: Collection[int] | None = None, *, short: bool = False,
 ) -> Thinned | None:  # fmt: skip
     """The log of the events lo <= seq < hi that matter to some places and to what is done at some events, of which some fields are
-    wanted; None: it is not worth it. `refused`: those that had no effect, not given: as the run says. What the way through them needs is
-    loaded meanwhile."""
-    if hi - lo < LEAST:
+    wanted; None: it is not worth it. `refused`: those that had no effect, not given: as the run says. `short`: it is worth it also in a short
+    stretch, of any part of the events, since then few keys of its start state are loaded. What the way through them needs is loaded
+    meanwhile."""
+    if hi - lo < LEAST and not short:
         return None
     with Beside(cores()) as beside:
         beside.do(load)
         try:
-            thinning = Thinning(past, lo, hi)
+            thinning = Thinning(past, lo, hi, share=None if hi - lo >= LEAST else 1)
             seqs = thinning.seqs(places, events, past.refused() if refused is None else refused)
         except Unfocused:
             return None
