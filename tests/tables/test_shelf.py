@@ -2,8 +2,14 @@
 
 from __future__ import annotations
 
+import os
+import pickle
 import random
+import re
 import sqlite3
+from collections import deque
+from datetime import UTC, datetime
+from decimal import Decimal
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -63,13 +69,31 @@ def test_values_are_what_they_were(tmp_path: Path) -> None:
     nothing = object()
     shelf = Shelf(tmp_path, 1)
     made = shelf.dict()
-    made[Pair(1, "x")] = (Pair(2, "y"), ABSENT, nothing)
+    plain = (Decimal("1.50"), datetime(2026, 1, 1, tzinfo=UTC), re.NOFLAG, deque([1], 3))
+    made[Pair(1, "x")] = (Pair(2, "y"), ABSENT, nothing, *plain)
     assert shelf.put_away()
-    pair, absent, other = made[Pair(1, "x")]
+    pair, absent, other, *others = made[Pair(1, "x")]
+    assert tuple(others) == plain
     assert type(pair) is Pair
     assert (pair, absent, other) == (Pair(2, "y"), ABSENT, nothing)
     assert absent is ABSENT
     assert other is nothing
+
+
+def test_a_file_that_was_altered_calls_nothing(tmp_path: Path) -> None:
+    class Calls:
+        def __reduce__(self) -> Any:
+            return os.mkdir, (str(tmp_path / "made"),)
+
+    shelf = Shelf(tmp_path, 1)
+    made = shelf.dict()
+    made[1] = 1
+    assert shelf.put_away()
+    assert shelf._database is not None
+    shelf._database.execute(f"UPDATE {made.table} SET data = ?", (pickle.dumps([(1, Calls())]),))
+    with pytest.raises(OSError, match="mkdir was not put in"):
+        made.get(1)
+    assert not (tmp_path / "made").exists()
 
 
 def test_a_disk_that_is_full_only_means_more_memory(tmp_path: Path) -> None:

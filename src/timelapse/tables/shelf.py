@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import io
 import pickle
+import types
 import uuid
 import weakref
 from collections.abc import Callable, Iterator, Sequence
@@ -33,6 +34,8 @@ _LEAST = 256 << 10
 """or so many bytes."""
 _AT_ONCE = 1024
 """Rows that are written together."""
+_NAMED = (type, types.FunctionType, types.BuiltinFunctionType)
+"""What a pickle would name by its module."""
 
 
 class Shelf:
@@ -115,7 +118,7 @@ class Shelf:
                 unpickler = _Unpickler(io.BytesIO(data))
                 unpickler.kept = self._kept
                 yield unpickler.load()
-        except sqlite3.Error as error:
+        except (sqlite3.Error, pickle.UnpicklingError) as error:
             raise OSError(f"what windows keep cannot be read again: {error}") from error
 
     def packed(self, rows: list[tuple[Any, Any]]) -> bytes:
@@ -134,12 +137,12 @@ def _remove(database: sqlite3.Connection, path: Path) -> None:
 
 
 class _Pickler(pickle.Pickler):
-    """Types, which may be local ones, and what stands for something by being that very object (ABSENT), are kept."""
+    """Types, which may be local ones, functions that make values, and what stands for something by being that very object (ABSENT), are kept."""
 
     kept: list[Any]
 
     def persistent_id(self, obj: Any) -> int | None:
-        if not isinstance(obj, type) and type(obj) is not object and obj is not ABSENT:
+        if not isinstance(obj, _NAMED) and type(obj) is not object and obj is not ABSENT:
             return None
         number = next((n for n, one in enumerate(self.kept) if one is obj), -1)
         if number < 0:
@@ -149,7 +152,12 @@ class _Pickler(pickle.Pickler):
 
 
 class _Unpickler(pickle.Unpickler):
+    """What it makes is of types that this process has put in. It finds nothing by name, so what somebody else wrote into the file calls nothing."""
+
     kept: list[Any]
+
+    def find_class(self, module: str, name: str) -> Any:
+        raise pickle.UnpicklingError(f"{module}.{name} was not put in")
 
     def persistent_load(self, pid: int) -> Any:
         return self.kept[pid]
