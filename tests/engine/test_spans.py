@@ -129,7 +129,7 @@ def test_passes_that_never_run_are_not_compiled(
     """A single task has none ahead: the compiler took a core from every such replay, and was stopped at its end."""
     asked: list[list[bool]] = []
 
-    def uncompiled(program: tl.Program, works: list[tuple[PassProgram, int, bool]]) -> Any:
+    def uncompiled(program: tl.Program, works: list[tuple[PassProgram, int, bool]], times: int) -> Any:
         asked.append([final for _, _, final in works])
         return [], []
 
@@ -186,7 +186,7 @@ def test_the_memory_of_a_machine_is_shared_by_its_own_tasks_only(
     asked: list[int] = []
 
     def least(
-        program: tl.Program, final: PassProgram, events: int, memory: int | None, tasks: int = 1
+        program: tl.Program, final: PassProgram, events: int, memory: int | None, tasks: int, times: int
     ) -> int:
         asked.append(tasks)
         return 1
