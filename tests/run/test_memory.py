@@ -62,6 +62,16 @@ class Looks(tl.Program):
         self.looked.add(e.who)
 
 
+class Most(tl.Program):
+    most: tl.Max[int, int] = tl.state(default=0)
+
+    @tl.on(Paid)
+    def paid(self, e: Paid) -> None:
+        if self.most.last(3)[e.who] > 5:
+            self.reject("again")
+        self.most.add(e.who, e.ts)
+
+
 EVENTS = [Paid(who=i % 5, share=Decimal(i) / 4, ts=i) for i in range(40)]
 
 
@@ -99,6 +109,15 @@ def test_tables_and_windows_in_files_are_bounded(monkeypatch: pytest.MonkeyPatch
         "unbounded"
     ]
     assert staged[1:] == beyond[1:]
+
+
+@pytest.mark.parametrize("kernel", ["interpreted", "native"])
+def test_as_python_a_window_has_all_rows_of_a_key(monkeypatch: pytest.MonkeyPatch, kernel: str) -> None:
+    monkeypatch.setenv("TIMELAPSE_KERNEL", kernel)
+    monkeypatch.setenv(machine.MEMORY, "100K")
+    said = ["what one key has in windows over most"] if kernel == "interpreted" else []
+    run = replay(Most, EVENTS, spark=False)
+    assert run.certificate["memory"]["unbounded"] == said
 
 
 def test_tasks_side_by_side(monkeypatch: pytest.MonkeyPatch) -> None:

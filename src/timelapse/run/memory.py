@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from timelapse.analysis.views import LOOKING
 from timelapse.engine.job import Job
 from timelapse.kernels.lowered import loaded_whole
 from timelapse.model.program import ProgramSpec, spec_of
 from timelapse.plan import Plan
-from timelapse.tables.effectlog import NET
+from timelapse.tables.effectlog import NET, OPS
 
 _AHEAD = {"send", "dated"}
 
@@ -22,7 +23,7 @@ def memory_of(plan: Plan, job: Job, compiled: Mapping[str, bool]) -> dict[str, A
     found = [
         *_beside(plan, job),
         *_states(plan, job, compiled=is_compiled),
-        *_times(job, away=away),
+        *_times(job, away=away, compiled=is_compiled),
     ]
     return {"budget": job.memory, "set": job.careful, "unbounded": found}
 
@@ -43,14 +44,23 @@ def _states(plan: Plan, job: Job, *, compiled: bool) -> Iterator[str]:
         yield f"states that are loaded whole: {', '.join(whole)}"
 
 
-def _times(job: Job, *, away: bool) -> Iterator[str]:
+def _times(job: Job, *, away: bool, compiled: bool) -> Iterator[str]:
     """`away`: what windows hold lies in files, or goes to one (native/starting.py, tables/shelf.py)."""
     spec: ProgramSpec = spec_of(job.program)
     logs = job.passes[-1].logs
     held = sorted(name for name, forms in logs.items() if any(form != NET for form in forms))
     if held and not away:
         yield f"windows over {', '.join(held)}"
+    elif not compiled and (lines := sorted(name for name in logs if _keeps_rows(job, name))):
+        yield f"what one key has in windows over {', '.join(lines)}"
     if any(use.what in _AHEAD for use in spec.times):
         yield "what is pending"
     if job.resumable and logs:
         yield "rows of states that are looked back on, which the run keeps"
+
+
+def _keeps_rows(job: Job, name: str) -> bool:
+    """Whether windows over a state have each row of a key as Python: operations and versions (kernels/python/windows.py)."""
+    forms = job.passes[-1].logs[name]
+    lines = set(LOOKING) - ({"last", "ago"} if NET in forms else {"last"})
+    return OPS in forms or any(use.state == name and use.what in lines for use in spec_of(job.program).times)
