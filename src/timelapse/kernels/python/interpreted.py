@@ -47,9 +47,8 @@ class InterpretedKernel:
     dicts over. A state missing there starts empty. `live` may give other objects for some states:
     those are kept by somebody else, and what they collect is not in the results. With `quarantine` an
     event at which a handler raises is undone and listed, and the next one follows; at most so many of a slice: the
-    next one fails, and its error has them (HandlerError.taken). `journal`: the one that those states write to, where
-    they have one. `rows`: whether what a slice did to states that are looked back on is asked for; `folder`: where such rows may wait. `room`: bytes that
-    states should not exceed by much: from these on windows can be put away (None: no matter).
+    next one fails, and its error has them (HandlerError.taken). `journal`: the one that those states write to, where they have one. `rows`: whether
+    what a slice did to states that are looked back on is asked for; `folder`: where such rows may wait. `room`: bytes of states and windows from which on windows can be put away (None: never).
     """
 
     def __init__(

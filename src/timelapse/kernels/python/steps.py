@@ -63,10 +63,9 @@ class SteppingKernel(InterpretedKernel):
         folder: Path | None = None, live: Live = nobody_else,
         quarantine: int | None = None, gone: set[int] | None = None, room: int | None = None,
     ) -> None:  # fmt: skip
-        own = program, work, starts
         super().__init__(
-            *own, final=final, rows=rows, folder=folder, live=live, quarantine=quarantine, room=room
-        )
+            program, work, starts, final=final, rows=rows, folder=folder, live=live, quarantine=quarantine, room=room,
+        )  # fmt: skip
         self.gone: set[int] = set() if gone is None else gone
         self.log_begins: int | None = None
         specs = {h.name: (n, h) for n, h in enumerate(self._spec.handlers)}
