@@ -20,9 +20,9 @@ from timelapse.analysis.result import PassProgram
 from timelapse.kernels import clock
 from timelapse.kernels.choose import SliceKernel
 from timelapse.kernels.source import Source
-from timelapse.model.program import spec_of
 from timelapse.plan import make_plan
 from timelapse.plan.cost import cost_of
+from timelapse.program.program import spec_of
 
 
 def measured(log: tl.Log, work: PassProgram, *, final: bool) -> dict[str, float]:

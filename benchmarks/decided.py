@@ -12,8 +12,8 @@ import timelapse as tl
 from timelapse.analysis import analyse
 from timelapse.explanation.model import counts_of
 from timelapse.kernels.lowered import lowered_once
-from timelapse.model.program import spec_of
 from timelapse.plan.schedule import Shape
+from timelapse.program.program import spec_of
 from timelapse.run.conflicts import plan_of
 from timelapse.run.planning import in_threads
 from timelapse.run.slices import default_slices, spans

@@ -45,7 +45,7 @@ class Peak:
 def main(program: str, short: str, log: str, folder: str) -> None:
     """Print what the replay of a log takes beside that of a short one."""
     import timelapse as tl
-    from timelapse.model.load import load_program
+    from timelapse.program.load import load_program
 
     chosen = load_program(program)
     with Peak() as usual:

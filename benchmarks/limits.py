@@ -20,7 +20,7 @@ from benchmarks.measure import Measured, measure
 from benchmarks.report import Plot, Report, Series, Table
 from benchmarks.suites import EXPONENTS, Settings
 from benchmarks.workloads import IntAntispam
-from timelapse.model.program import as_program
+from timelapse.program.program import as_program
 from timelapse.trace.critical import ORDERS, accesses_over, longest
 
 EVENTS = 1_000_000

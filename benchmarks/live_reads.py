@@ -55,7 +55,7 @@ class Readers:
     """Reads of one state's keys, `rate` a second on each way, while this is entered."""
 
     def __init__(self, run: Any, keys: int, rate: float, *, apart: bool = False) -> None:
-        from timelapse.model.program import spec_of
+        from timelapse.program.program import spec_of
 
         self._run, self._rate, self._apart = run, rate, apart
         self._commits: list[tuple[float, int]] = []

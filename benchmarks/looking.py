@@ -31,8 +31,8 @@ from tests.programs.data import make
 from timelapse import trace
 from timelapse.kinds.base import UNKEYED, StateSpec
 from timelapse.kinds.mean import SUM, Mean
-from timelapse.model.program import spec_of
 from timelapse.moments import time_text
+from timelapse.program.program import spec_of
 from timelapse.run import Run
 from timelapse.store.scratch import temporary_folder
 

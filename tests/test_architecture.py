@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 import pytest
 
-from timelapse.model.source import all_nodes, statements
+from timelapse.code.source import all_nodes, statements
 
 ROOT = Path(__file__).parents[1]
 SRC = ROOT / "src"
@@ -23,9 +23,9 @@ LAYERS: list[set[str]] = [
     {"errors", "ids", "moments", "depth", "kept", "decoding", "env.cores"},
     {"store"},
     {"display", "charts", "cards", "progress"},
-    {"model.decimals", "model.types", "model.events", "model.source", "model.resource"},
+    {"code", "model"},
     {"kinds"},
-    {"model"},
+    {"program"},
     {"serial", "observed"},
     {"tables", "divergence"},
     {"analysis"},
@@ -142,7 +142,7 @@ def test_dependencies_run_one_way() -> None:
     [
         ("timelapse.serial", "from timelapse.engine import driver", True),
         ("timelapse.serial", "def f():\n    import timelapse.plan", True),
-        ("timelapse.kinds.base", "from timelapse.model import program", True),
+        ("timelapse.kinds.base", "from timelapse.program import program", True),
         ("timelapse.kinds.base", "from timelapse.model.types import INT", False),
         ("timelapse.log.log", "import timelapse as tl\nfrom timelapse import Run", True),
         ("timelapse.log.manifest", "from timelapse.ingest.source import Source", True),

@@ -222,7 +222,7 @@ def candidate(
     if program in own:
         chosen = own[program]
     elif program is not None:
-        from timelapse.model.load import load_program
+        from timelapse.program.load import load_program
 
         chosen = load_program(program)
     options: dict[str, Any] = {

@@ -25,9 +25,9 @@ if TYPE_CHECKING:
     from timelapse.log import Delta, Iceberg, Log, Postgres, Source, SparkTable
     from timelapse.model.decimals import scale
     from timelapse.model.events import Event, Record
-    from timelapse.model.program import Program, every, on
     from timelapse.model.resource import resource
     from timelapse.model.types import Time
+    from timelapse.program.program import Program, every, on
     from timelapse.reporting import report
     from timelapse.run import Run, replay, run_serial
     from timelapse.run.explain import explain
@@ -49,9 +49,9 @@ _LATER = {
     "scale": "timelapse.model.decimals",
     "Event": "timelapse.model.events",
     "Record": "timelapse.model.events",
-    "Program": "timelapse.model.program",
-    "every": "timelapse.model.program",
-    "on": "timelapse.model.program",
+    "Program": "timelapse.program.program",
+    "every": "timelapse.program.program",
+    "on": "timelapse.program.program",
     "resource": "timelapse.model.resource",
     "Time": "timelapse.model.types",
     "DeltaTable": "timelapse.streaming.sources.delta",

@@ -251,7 +251,7 @@ def _rebuild_handler_error(fields: dict[str, object]) -> HandlerError:
 
 class TooManyQuarantined(ReplayError):
     """More events failed than may be taken out of the log. `reasons` has how many failed why, the most frequent first; `rows` all of them
-    (model.failure.Quarantined)."""
+    (program/failure.py)."""
 
     code = "TL514"
     reasons: tuple[tuple[str, int], ...] = ()

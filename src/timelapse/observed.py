@@ -8,9 +8,9 @@ from typing import Any, NamedTuple
 from timelapse.ids import Phase, Position
 from timelapse.kinds.base import State
 from timelapse.kinds.past import Done
-from timelapse.model.agenda import Dated
 from timelapse.model.events import Event
-from timelapse.model.program import HandlerSpec, Program
+from timelapse.program.agenda import Dated
+from timelapse.program.program import HandlerSpec, Program
 from timelapse.serial import Backing, Journal, Loop
 
 

@@ -17,14 +17,14 @@ from timelapse.errors import HandlerError, UsageError
 from timelapse.ids import Phase, Position
 from timelapse.kinds.base import ABSENT, State, StateSpec
 from timelapse.kinds.past import Done, History
-from timelapse.model.agenda import Agenda, Dated
-from timelapse.model.binding import bind
 from timelapse.model.decimals import in_usual_context
 from timelapse.model.events import Event, Record
-from timelapse.model.failure import handler_error, is_reproducible, quarantined_row, too_many
-from timelapse.model.lookback import LookBack
 from timelapse.model.order import in_order
-from timelapse.model.program import (
+from timelapse.program.agenda import Agenda, Dated
+from timelapse.program.binding import bind
+from timelapse.program.failure import handler_error, is_reproducible, quarantined_row, too_many
+from timelapse.program.lookback import LookBack
+from timelapse.program.program import (
     HandlerSpec,
     Program,
     Rejection,
@@ -33,8 +33,8 @@ from timelapse.model.program import (
     runtime,
     spec_of,
 )
-from timelapse.model.silence import is_silent, silent
-from timelapse.model.times import (
+from timelapse.program.silence import is_silent, silent
+from timelapse.program.times import (
     calendar_of,
     check_sent,
     due_at,

@@ -12,9 +12,9 @@ from timelapse.kinds.base import ABSENT, StateSpec
 from timelapse.kinds.counter import Counter
 from timelapse.kinds.distinct import with_member
 from timelapse.kinds.quantiles import bits_of, bucket_of
-from timelapse.model.binding import bind
-from timelapse.model.program import Rejection, rejection, spec_of
 from timelapse.model.types import ListType
+from timelapse.program.binding import bind
+from timelapse.program.program import Rejection, rejection, spec_of
 from timelapse.serial import DictStore
 
 State = dict[Any, Any]

@@ -13,9 +13,9 @@ from tests.depth import deep
 from tests.writers.sources import load_source, random_events, random_program
 from timelapse import serial
 from timelapse.analysis import analyse, build_pass, final_pass
-from timelapse.model.binding import bind
 from timelapse.model.order import in_order
-from timelapse.model.program import Rejection, rejection, spec_of
+from timelapse.program.binding import bind
+from timelapse.program.program import Rejection, rejection, spec_of
 
 # A seed says nothing when it gets smaller: the program is printed instead.
 PHASES = (Phase.explicit, Phase.reuse, Phase.generate)

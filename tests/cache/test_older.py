@@ -29,7 +29,7 @@ from timelapse.log import Log
 from timelapse.log import manifest as stored
 from timelapse.log.changed import first_changed, same_events
 from timelapse.model.events import Event
-from timelapse.model.program import Program, spec_of
+from timelapse.program.program import Program, spec_of
 from timelapse.run import Run, replay, run_serial
 
 EVENTS, KEYS = 120, 5

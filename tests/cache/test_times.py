@@ -28,7 +28,7 @@ from timelapse.cache import rerun
 from timelapse.cache.key import refusal
 from timelapse.divergence import assert_same
 from timelapse.errors import DefinitionError, HandlerError, UsageError
-from timelapse.model.program import spec_of
+from timelapse.program.program import spec_of
 from timelapse.run import Run
 
 

@@ -165,7 +165,7 @@ def test_a_key_without_a_type_is_for_the_types_that_have_its_fields(place: Path)
 
 
 def test_names_in_python(place: Path) -> None:
-    from timelapse.model.load import load_program
+    from timelapse.program.load import load_program
     from timelapse.testing import Harness
 
     program, log = load_program("rules.py:Rules"), tl.Log.open("log")

@@ -14,7 +14,7 @@ from tests.cli.test_diff import E, place
 from timelapse.cli.main import run as run_cli
 from timelapse.cli.sweep_command import grid_of
 from timelapse.errors import UsageError
-from timelapse.model.load import load_program
+from timelapse.program.load import load_program
 
 __all__ = ["place"]  # the fixture
 SWEEP = ["sweep", "rules_to_compare.py:Rules", "log"]

@@ -18,6 +18,7 @@ SRC = Path(tl.__file__).parent
 OWN = (
     "kinds",
     "model",
+    "program",
     "analysis",
     "plan/strategy.py",
     "serial.py",

@@ -125,7 +125,7 @@ def test_sweeps_ask_first_too(place: Path, monkeypatch: pytest.MonkeyPatch) -> N
 
 def test_python_says_the_same(place: Path) -> None:
     """A sweep with labels that name nothing."""
-    from timelapse.model.load import load_program
+    from timelapse.program.load import load_program
 
     with pytest.raises(UsageError, match="no column names the outputs"):
         tl.sweep(load_program("rules.py:Rules"), "log", {"limit": [1, 2]}, labels="unnamed.csv", spark=False)

@@ -9,8 +9,8 @@ import pytest
 
 from timelapse.analysis import analyse
 from timelapse.errors import DefinitionError
-from timelapse.model.load import load_program
 from timelapse.plan import make_plan
+from timelapse.program.load import load_program
 
 HEAD = """
 import functools

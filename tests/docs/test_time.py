@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import timelapse as tl
-from timelapse.model.load import load_program
+from timelapse.program.load import load_program
 from timelapse.testing import check_replay
 
 HEAD = """

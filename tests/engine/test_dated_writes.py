@@ -13,8 +13,8 @@ from timelapse.errors import HandlerError, RunError
 from timelapse.kernels.python.pending import Writes
 from timelapse.kernels.python.stores import TrackedStore
 from timelapse.kinds.effects import Journal
-from timelapse.model.pending import PENDING, WRITES, DatedWrite
 from timelapse.plan import make_plan
+from timelapse.program.pending import PENDING, WRITES, DatedWrite
 from timelapse.testing import check_replay, random_log
 
 

@@ -15,8 +15,8 @@ from tests.writers.sending import sending
 from tests.writers.sources import in_other_times, load_source, random_events, random_program
 from timelapse.analysis import analyse, build_pass
 from timelapse.errors import HandlerError
-from timelapse.model.program import spec_of
 from timelapse.plan import make_plan
+from timelapse.program.program import spec_of
 from timelapse.testing import assert_same, check_replay, random_log
 
 

@@ -15,9 +15,9 @@ from tests.writers.looking import looking
 from tests.writers.sending import sending
 from tests.writers.sources import in_other_times, load_source, random_events, random_program
 from timelapse.analysis import analyse
-from timelapse.model.pending import PENDING
-from timelapse.model.program import spec_of
 from timelapse.plan import make_plan
+from timelapse.program.pending import PENDING
+from timelapse.program.program import spec_of
 from timelapse.testing import assert_same, check_replay, random_log
 
 

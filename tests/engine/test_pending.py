@@ -18,9 +18,9 @@ from timelapse.analysis import analyse
 from timelapse.errors import HandlerError, RunError
 from timelapse.kernels.python.pending import Pending
 from timelapse.kernels.python.stores import TrackedStore
-from timelapse.model.pending import PENDING
-from timelapse.model.program import spec_of
 from timelapse.plan import make_plan
+from timelapse.program.pending import PENDING
+from timelapse.program.program import spec_of
 from timelapse.testing import assert_same, check_replay, random_log
 
 if TYPE_CHECKING:

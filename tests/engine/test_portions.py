@@ -21,8 +21,8 @@ from timelapse.env import machine
 from timelapse.errors import HandlerError, TooManyQuarantined
 from timelapse.kernels.base import PassResult
 from timelapse.kernels.lowered import event_bytes
-from timelapse.model.program import as_program, spec_of
 from timelapse.plan import make_plan
+from timelapse.program.program import as_program, spec_of
 from timelapse.run import Run, replay, run_serial
 from timelapse.testing import assert_same
 

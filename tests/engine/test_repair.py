@@ -23,10 +23,10 @@ from timelapse.errors import HandlerError, PlanError
 from timelapse.kernels import budget
 from timelapse.kernels.iterate import repair, sweep
 from timelapse.log import Log, MemoryLog
-from timelapse.model.program import spec_of
 from timelapse.plan import make_plan
 from timelapse.plan.cost import Measured
 from timelapse.plan.strategy import Strategy
+from timelapse.program.program import spec_of
 from timelapse.run import Run, conflicts, replay, run_serial
 from timelapse.run.conflicts import plan_of
 

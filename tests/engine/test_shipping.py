@@ -16,7 +16,7 @@ from timelapse.engine.job import Job
 from timelapse.engine.spark_shipping import job_id, pack, unpack
 from timelapse.kernels.lowered import lowered_once, lowered_pass
 from timelapse.log import Log
-from timelapse.model import load
+from timelapse.program import load
 
 SOURCE = """
 import timelapse as tl

@@ -9,8 +9,8 @@ import pytest
 import timelapse as tl
 from timelapse.errors import DefinitionError, SilentLog
 from timelapse.log import Log
-from timelapse.model.calendar import Calendar
-from timelapse.model.silence import count_ticks
+from timelapse.program.calendar import Calendar
+from timelapse.program.silence import count_ticks
 from timelapse.run.source import refuse_silence
 from timelapse.testing import Harness
 

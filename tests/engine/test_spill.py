@@ -23,7 +23,7 @@ from timelapse.kernels.lowered import event_bytes
 from timelapse.kernels.native.memory import table
 from timelapse.kernels.python import rowlog
 from timelapse.log import MemoryLog
-from timelapse.model.program import as_program, spec_of
+from timelapse.program.program import as_program, spec_of
 from timelapse.run import replay, run_serial, slices
 from timelapse.run.slices import least_slices
 from timelapse.tables import lookup, merge, shelf

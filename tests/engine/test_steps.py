@@ -13,8 +13,8 @@ import timelapse as tl
 from tests.depth import deep
 from tests.writers.sources import in_other_times, load_source, random_events, random_program
 from timelapse.errors import HandlerError, PlanError
-from timelapse.model.program import spec_of
 from timelapse.plan import make_plan
+from timelapse.program.program import spec_of
 from timelapse.testing import assert_same, check_replay, random_log
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import timelapse as tl
-from timelapse.model.load import load_events, load_program
+from timelapse.program.load import load_events, load_program
 
 ROOT = Path(__file__).parents[2]
 EXAMPLES = ROOT / "examples"

@@ -12,7 +12,7 @@ import pytest
 import timelapse as tl
 from tests.cli.run_cli import cli
 from tests.example_programs import logs, oracles
-from timelapse.model.load import load_program
+from timelapse.program.load import load_program
 from timelapse.synth import Network, generate
 from timelapse.synth.network import Tables, block
 

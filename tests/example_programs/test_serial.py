@@ -11,7 +11,7 @@ import pytest
 import timelapse as tl
 from tests.example_programs import logs, oracles
 from timelapse import serial
-from timelapse.model.load import load_events
+from timelapse.program.load import load_events
 
 
 def records(program: tl.Program, events: list[tl.Event]) -> list[tuple[int, Any]]:

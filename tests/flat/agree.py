@@ -17,7 +17,7 @@ from timelapse.kernels.python.flat.kernel import FlatKernel
 from timelapse.kernels.source import Source
 from timelapse.log import MemoryLog
 from timelapse.model.events import Event
-from timelapse.model.program import spec_of
+from timelapse.program.program import spec_of
 from timelapse.tables.apply import empty
 from timelapse.tables.merge import fold
 

@@ -27,7 +27,7 @@ from timelapse.kinds.base import ABSENT, StateOptions
 from timelapse.kinds.counter import Counter
 from timelapse.log import MemoryLog
 from timelapse.model.order import in_order
-from timelapse.model.program import spec_of
+from timelapse.program.program import spec_of
 from timelapse.testing import check_replay
 
 

@@ -13,7 +13,7 @@ from timelapse.analysis import analyse, final_pass
 from timelapse.kernels.python.flat.kernel import FlatKernel
 from timelapse.kinds.base import ABSENT
 from timelapse.model.order import in_order
-from timelapse.model.program import spec_of
+from timelapse.program.program import spec_of
 
 
 class Pay(tl.Event):

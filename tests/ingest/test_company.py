@@ -14,7 +14,7 @@ from tests.cli.run_cli import cli
 from timelapse.ingest.definition import Definition
 from timelapse.ingest.inferring import infer
 from timelapse.log import Log
-from timelapse.model.load import load_events
+from timelapse.program.load import load_events
 from timelapse.synth.company import Company, write_company
 
 if TYPE_CHECKING:

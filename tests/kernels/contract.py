@@ -22,7 +22,7 @@ from timelapse.kernels.native.shared import SharedKernel
 from timelapse.kernels.python.interpreted import InterpretedKernel
 from timelapse.kernels.python.timed import TimedKernel
 from timelapse.kernels.source import Source
-from timelapse.model.program import Program, spec_of
+from timelapse.program.program import Program, spec_of
 from timelapse.serial import Loop
 from timelapse.streaming import kernel as streaming
 from timelapse.tables.apply import apply, empty

@@ -25,8 +25,8 @@ from timelapse.kernels.choose import SWITCH, SliceKernel
 from timelapse.kernels.native import build
 from timelapse.kernels.source import Source
 from timelapse.log import MemoryLog
-from timelapse.model.program import spec_of
 from timelapse.plan import make_plan
+from timelapse.program.program import spec_of
 from timelapse.run import replay, run_serial
 from timelapse.streaming.kernel import OpenKernel
 from timelapse.streaming.window import JournalEnd

@@ -28,8 +28,8 @@ from timelapse.kernels.python.stores import TrackedStore
 from timelapse.kernels.python.windows import Windows
 from timelapse.kernels.rowlog import Earlier, RowLog
 from timelapse.kinds.effects import Journal, undo
-from timelapse.model.program import spec_of
 from timelapse.model.types import INT
+from timelapse.program.program import spec_of
 
 WIDTHS = (7, 20)
 

@@ -20,8 +20,8 @@ from timelapse.errors import DefinitionError, IntRange, PlanError, TypeMismatch
 from timelapse.kernels.python.stores import NullStore, PlainStore, TrackedStore
 from timelapse.kinds.base import StateOptions, StateSpec
 from timelapse.kinds.effects import Journal, undo
-from timelapse.model.program import spec_of
 from timelapse.plan import make_plan
+from timelapse.program.program import spec_of
 from timelapse.run import replay
 from timelapse.serial import DictStore
 from timelapse.tables.apply import apply, changes_table, empty

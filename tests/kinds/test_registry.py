@@ -26,7 +26,7 @@ REST = {
     "kernels/rehearsal.py": {"Counter", "Max", "Set", "Value"},
     "kernels/native/memory/listing.py": {"NUMBER", "SUM"},
     "kernels/python/latest.py": {"beyond"},
-    "model/pending.py": {"Value"},
+    "program/pending.py": {"Value"},
 }
 """Who still names kinds: programs and states of their own (rehearsal, pending, windows), rules about what is written with one kind (idioms),
 and how a mean is listed, and its window added up. This only becomes shorter."""

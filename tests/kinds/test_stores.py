@@ -28,7 +28,7 @@ from timelapse.kernels.takeout.steplog import NotedLoop
 from timelapse.kinds import past
 from timelapse.kinds.base import ABSENT, Store
 from timelapse.kinds.effects import Journal, undo
-from timelapse.model.program import spec_of
+from timelapse.program.program import spec_of
 from timelapse.serial import DictStore
 from timelapse.tables.effectlog import PRESENT
 from timelapse.trace import focus, views

@@ -17,7 +17,7 @@ from timelapse.kernels.source import Source
 from timelapse.log import MemoryLog
 from timelapse.model.decimals import of_int
 from timelapse.model.events import Event
-from timelapse.model.program import as_program, spec_of
+from timelapse.program.program import as_program, spec_of
 
 INTS = [0, 1, -1, 2, 3, 7, 10, 100, -5, 2**31, 2**53 + 1, 2**63 - 1, -(2**63)]
 FLOATS = [0.0, -0.0, 0.5, -1.5, 2.0, 3.0, 1e300, float("inf"), float("nan")]

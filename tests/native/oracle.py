@@ -18,7 +18,7 @@ from timelapse.kernels.choose import SWITCH, SliceKernel
 from timelapse.kernels.source import Source
 from timelapse.log import MemoryLog
 from timelapse.model.events import Event
-from timelapse.model.program import as_program, spec_of
+from timelapse.program.program import as_program, spec_of
 from timelapse.tables.apply import empty
 from timelapse.tables.merge import fold
 

@@ -12,7 +12,7 @@ from tests.native.oracle import passes
 from tests.writers.sources import load_source
 from timelapse.kernels.choose import choice
 from timelapse.kernels.native import build
-from timelapse.model.program import as_program
+from timelapse.program.program import as_program
 
 HEAD = """
 from decimal import Decimal

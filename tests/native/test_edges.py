@@ -18,7 +18,7 @@ from timelapse.kernels.native.lowering.lower import Lowering
 from timelapse.kernels.native.unit import Unit
 from timelapse.kernels.python.interpreted import InterpretedKernel
 from timelapse.log import MemoryLog
-from timelapse.model.program import Program
+from timelapse.program.program import Program
 
 INTS = [0, 1, -1, 2, 3, -7, 62, 63, 64, 2**31, 2**53, 2**53 + 1, -(2**53) - 1, 2**62, 2**63 - 1, -(2**63)]
 FLOATS = [

@@ -9,7 +9,7 @@ from tests.native.fuzz.emulate import emulated
 from tests.writers.sources import load_source
 from timelapse.kernels.choose import SWITCH, choice
 from timelapse.kernels.native import build
-from timelapse.model.program import spec_of
+from timelapse.program.program import spec_of
 from timelapse.testing import check_replay, random_log
 
 HEAD = """

@@ -23,7 +23,7 @@ from timelapse.kernels.native.memory.strings import Interned
 from timelapse.kernels.native.memory.table import NativeTable
 from timelapse.kernels.native.views import live_state
 from timelapse.kinds.base import StateSpec
-from timelapse.model.program import spec_of
+from timelapse.program.program import spec_of
 from timelapse.tables.apply import NO_CHANGE, Change
 
 

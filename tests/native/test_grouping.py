@@ -15,8 +15,8 @@ from timelapse.kernels.native.lowering.lower import lowered
 from timelapse.kernels.native.memory.hashtable import HashTable
 from timelapse.kernels.native.memory.layout import Layout, beside
 from timelapse.model.events import Event
-from timelapse.model.program import as_program
 from timelapse.model.types import INT, TupleType
+from timelapse.program.program import as_program
 
 
 class Together(tl.Program):

@@ -17,9 +17,9 @@ from tests.native.fuzz.emulate import emulated
 from tests.writers.sources import load_source
 from timelapse.analysis import Severity, analyse, final_pass
 from timelapse.cache.key import CoreKey, core_key
+from timelapse.code.source import function_source
 from timelapse.kernels.choose import SWITCH, choice
 from timelapse.kernels.native import build
-from timelapse.model.source import function_source
 from timelapse.testing import check_replay
 
 

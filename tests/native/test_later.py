@@ -16,7 +16,7 @@ from timelapse.errors import HandlerError
 from timelapse.kernels.choose import SWITCH, choice
 from timelapse.kernels.native import build, kernel
 from timelapse.kernels.native.lowering.lower import lowered
-from timelapse.model.program import spec_of
+from timelapse.program.program import spec_of
 from timelapse.run import replay, run_serial
 from timelapse.testing import assert_same
 

@@ -12,7 +12,7 @@ from tests.native.agree import agree, events_of
 from tests.writers.sources import load_source
 from timelapse.analysis import analyse, final_pass
 from timelapse.kernels.choose import SWITCH, choice
-from timelapse.model.program import spec_of
+from timelapse.program.program import spec_of
 from timelapse.testing import check_replay
 
 HEAD = """

@@ -13,7 +13,7 @@ from timelapse.kernels.native import steady
 from timelapse.kernels.native.kernel import NativeKernel
 from timelapse.kernels.native.lowering.lower import lowered
 from timelapse.kernels.native.unit import Unit
-from timelapse.model.program import as_program
+from timelapse.program.program import as_program
 
 PROGRAM = """
 import timelapse as tl

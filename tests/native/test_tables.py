@@ -27,8 +27,8 @@ from timelapse.kernels.native.views import fill, live_state
 from timelapse.kernels.python.stores import TrackedStore
 from timelapse.kinds.base import ABSENT, StateSpec
 from timelapse.kinds.effects import Journal, undo
-from timelapse.model.program import spec_of
 from timelapse.model.types import ValueType
+from timelapse.program.program import spec_of
 from timelapse.tables.apply import changes_table
 from timelapse.tables.table import effect_table, state_table, value_array
 

@@ -26,8 +26,8 @@ from timelapse.kernels.native.memory.touch import Mapped, MappedRows, fetchable,
 from timelapse.kernels.native.views import live_state
 from timelapse.kinds.base import ABSENT, StateOptions, StateSpec
 from timelapse.log import MemoryLog
-from timelapse.model.program import spec_of
 from timelapse.model.types import INT, OptionalType
+from timelapse.program.program import spec_of
 from timelapse.run import replay, run_serial
 from timelapse.tables import table
 from timelapse.tables.rowhash import row_hashes

@@ -22,8 +22,8 @@ from timelapse.kernels.native import build, kernel
 from timelapse.kernels.source import Source
 from timelapse.log import MemoryLog
 from timelapse.model.events import Event
-from timelapse.model.program import Program, spec_of
 from timelapse.plan import make_plan
+from timelapse.program.program import Program, spec_of
 from timelapse.run import replay, run_serial
 from timelapse.run.explain import explain
 from timelapse.tables.effectlog import rows_sum

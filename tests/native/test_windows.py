@@ -26,7 +26,7 @@ from timelapse.kernels.python.timed import TimedKernel
 from timelapse.kernels.source import Source
 from timelapse.log import MemoryLog
 from timelapse.model.events import Event
-from timelapse.model.program import Program, spec_of
+from timelapse.program.program import Program, spec_of
 from timelapse.run import replay, run_serial
 from timelapse.testing import assert_same
 

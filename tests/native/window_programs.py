@@ -7,7 +7,7 @@ from typing import Any
 
 from tests.writers.methods import by_method
 from timelapse.model.events import Event
-from timelapse.model.program import spec_of
+from timelapse.program.program import spec_of
 
 _KINDS = (
     "counter",

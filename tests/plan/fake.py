@@ -9,8 +9,8 @@ from typing import Any
 import timelapse as tl
 from timelapse.analysis.result import Dependency, Diagnostic, PassHandler, PassProgram, StateFacts, Write
 from timelapse.errors import Place
-from timelapse.model.program import ProgramSpec, spec_of
 from timelapse.plan.strategy import Analysed
+from timelapse.program.program import ProgramSpec, spec_of
 
 
 class Tick(tl.Event):

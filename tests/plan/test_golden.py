@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from timelapse.explanation import explain
-from timelapse.model.load import load_program
 from timelapse.plan import make_plan
+from timelapse.program.load import load_program
 
 ROOT = Path(__file__).parents[2]
 GOLDEN = Path(__file__).parent / "golden"
@@ -45,7 +45,7 @@ def test_the_plan_is_the_golden_one(name: str) -> None:
 
 SCRIPT = """
 import sys
-from timelapse.model.load import load_program
+from timelapse.program.load import load_program
 from timelapse.explanation import explain
 from timelapse.plan import make_plan
 for reference in sys.argv[1:]:

@@ -13,8 +13,8 @@ from tests.plan.programs import Ledger, Login, Report, Transfer
 from tests.writers.sources import load_source, random_events, random_program
 from timelapse import serial
 from timelapse.explanation import explain
-from timelapse.model.program import Program, spec_of
 from timelapse.plan import Strategy, make_plan
+from timelapse.program.program import Program, spec_of
 from timelapse.run import replay
 from timelapse.testing import assert_same
 

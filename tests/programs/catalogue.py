@@ -10,7 +10,7 @@ from typing import Any
 import timelapse as tl
 from tests.programs import loops, oracles, timed_oracles
 from tests.programs.data import Draw, Mix, chance, near, number, one_of, several, skewed, some
-from timelapse.model.load import load_events, load_program
+from timelapse.program.load import load_events, load_program
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 WORDS = ["red", "blue", "green", "old", "new", "small", "big", "house", "boat", "tree", "lamp", "chair"]

@@ -8,7 +8,7 @@ from typing import Any
 import timelapse as tl
 from tests.programs.catalogue import EXAMPLES
 from timelapse import serial
-from timelapse.model.load import load_events, load_program
+from timelapse.program.load import load_events, load_program
 
 START = 1_700_000_000_000_000
 MESSAGES, DATING = EXAMPLES / "messages.py", EXAMPLES / "dating.py"

@@ -10,7 +10,7 @@ from tests.programs import oracles
 from tests.programs.catalogue import CATALOGUE, EXAMPLES, FEATURES, Entry
 from tests.programs.data import make
 from timelapse import serial
-from timelapse.model.program import spec_of
+from timelapse.program.program import spec_of
 from timelapse.run import replay, run_serial
 from timelapse.testing import assert_same
 

@@ -18,8 +18,8 @@ from timelapse.errors import HandlerError, TooManyQuarantined
 from timelapse.kernels.takeout import steplog, taking, undoing
 from timelapse.kernels.takeout.taking import without_failing
 from timelapse.log import MemoryLog
-from timelapse.model.failure import quarantined_row
-from timelapse.model.times import acts_later
+from timelapse.program.failure import quarantined_row
+from timelapse.program.times import acts_later
 
 
 class Move(tl.Event):

@@ -39,7 +39,7 @@ class P(tl.Program):
         self.n[fp_helpers.shift(e.k) + e.double + TABLE["f"](1) + PART(2) + CONF.a + len(NESTED[0])] += 1
 """
 SHOW = (
-    "import fp_program; from timelapse.model.fingerprint import fingerprint;"
+    "import fp_program; from timelapse.program.fingerprint import fingerprint;"
     "from timelapse.analysis import analyse;"
     "print(fingerprint(fp_program.P()), analyse(fp_program.P).opaque)"
 )

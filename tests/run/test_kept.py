@@ -9,8 +9,8 @@ import pytest
 
 import timelapse as tl
 from timelapse.errors import RunError
-from timelapse.model import kept
-from timelapse.model.load import load_program
+from timelapse.program import kept
+from timelapse.program.load import load_program
 from timelapse.run import Run
 
 RULES = """

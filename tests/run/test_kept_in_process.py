@@ -19,7 +19,7 @@ from tests.native.fuzz.emulate import emulated
 from timelapse.analysis import analyse
 from timelapse.kernels import lowered
 from timelapse.kernels.native import build
-from timelapse.model.identity import identity_of
+from timelapse.program.identity import identity_of
 
 PROGRAM = """
 import timelapse as tl

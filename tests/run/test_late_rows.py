@@ -23,7 +23,7 @@ from timelapse.analysis import analyse
 from timelapse.cache import rerun
 from timelapse.cache.key import program_key
 from timelapse.log import Log
-from timelapse.model.times import kept
+from timelapse.program.times import kept
 from timelapse.run import Run, remembered, replay, run_serial
 from timelapse.run.files import check_files
 

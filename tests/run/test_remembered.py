@@ -28,7 +28,7 @@ from timelapse.errors import HandlerError, TooManyQuarantined
 from timelapse.log import Log
 from timelapse.log import manifest as stored
 from timelapse.model.events import Event
-from timelapse.model.program import Program
+from timelapse.program.program import Program
 from timelapse.run import Run, remembered, replay, run_serial, start
 from timelapse.run.files import check_files
 from timelapse.run.untouched import untouched

@@ -46,7 +46,7 @@ STATES = ("hits", "pairs", "last", "mean", "held", "total")
 
 @pytest.fixture(scope="module")
 def made(tmp_path_factory: pytest.TempPathFactory) -> Run:
-    from timelapse.model.load import load_events, load_program
+    from timelapse.program.load import load_events, load_program
 
     folder = tmp_path_factory.mktemp("made")
     (folder / "rules.py").write_text(PROGRAM)

@@ -25,8 +25,8 @@ from timelapse.errors import (
     UsageError,
 )
 from timelapse.log import Log
-from timelapse.model.program import spec_of
-from timelapse.model.times import kept
+from timelapse.program.program import spec_of
+from timelapse.program.times import kept
 from timelapse.run import Run, replay, run_serial
 from timelapse.run.files import check_files
 from timelapse.testing import assert_same

@@ -22,7 +22,7 @@ from timelapse.errors import HandlerError, LogError
 from timelapse.log import Log
 from timelapse.log.segment import table_of
 from timelapse.model.events import Event
-from timelapse.model.program import Program
+from timelapse.program.program import Program
 from timelapse.run import Run, replay, run_serial
 from timelapse.run.files import check_files
 from timelapse.run.untouched import untouched

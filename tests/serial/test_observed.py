@@ -13,8 +13,8 @@ from timelapse.errors import HandlerError
 from timelapse.ids import Phase, Position
 from timelapse.kinds.base import State
 from timelapse.model.events import Event
-from timelapse.model.program import HandlerSpec
 from timelapse.observed import Did, ObservedLoop, Observer
+from timelapse.program.program import HandlerSpec
 from timelapse.serial import Backing, DictStore, Loop, SerialOutcome
 
 

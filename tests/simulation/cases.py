@@ -13,8 +13,8 @@ from tests.writers.sources import in_other_times, load_source, random_events, ra
 from timelapse.analysis import Analysis, analyse
 from timelapse.errors import TimelapseError
 from timelapse.log import MemoryLog
-from timelapse.model.program import Program, spec_of
 from timelapse.plan import Plan
+from timelapse.program.program import Program, spec_of
 from timelapse.run.planning import Planner
 from timelapse.run.request import Request, Settings
 from timelapse.run.source import Source, open_source

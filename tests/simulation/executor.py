@@ -25,7 +25,7 @@ from timelapse.engine.known import after
 from timelapse.engine.tasks import execute
 from timelapse.env.spark_failures import WorkerDied
 from timelapse.errors import NoSpace, TimelapseError
-from timelapse.model.program import spec_of
+from timelapse.program.program import spec_of
 from timelapse.store.parts import part_at, part_of
 
 _ATTEMPT = re.compile(r"\b[0-9a-f]{32}\b")

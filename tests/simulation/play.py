@@ -16,9 +16,9 @@ from tests.simulation.executor import SimulatedExecutor
 from tests.simulation.machine import Faults, Killed, Machine, SimulatedClock, SimulatedDisk, Turn, clear
 from timelapse.engine.world import World
 from timelapse.errors import TimelapseError
-from timelapse.model.fingerprint import fingerprint
-from timelapse.model.identity import identity_of
-from timelapse.model.program import Program
+from timelapse.program.fingerprint import fingerprint
+from timelapse.program.identity import identity_of
+from timelapse.program.program import Program
 from timelapse.run.files import check_files
 from timelapse.run.interrupted import Interrupted
 from timelapse.run.request import Request

@@ -20,7 +20,7 @@ from timelapse.engine import driver, resume
 from timelapse.engine.job import Job
 from timelapse.errors import RunError, StorageError
 from timelapse.log.log import Log
-from timelapse.model.versions import load_named
+from timelapse.program.versions import load_named
 from timelapse.progress import Silent
 from timelapse.run import Run
 from timelapse.run.files import check_files as run_files

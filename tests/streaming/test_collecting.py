@@ -14,7 +14,7 @@ import timelapse as tl
 from tests.patience import until
 from tests.streaming.test_asking import Adding, Put
 from tests.streaming.test_live import FAST
-from timelapse.model.program import as_program
+from timelapse.program.program import as_program
 from timelapse.progress import Silent
 from timelapse.streaming import saving
 from timelapse.streaming.collecting import _spread, collect

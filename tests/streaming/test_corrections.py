@@ -18,7 +18,7 @@ from tests.depth import deep
 from tests.streaming.simulator import Crash, Disk, SimulatedPlace
 from tests.streaming.test_head import TYPES, Hit, Mark, Plain, Row, Seen, Timed, World, declare, opened, packs
 from timelapse.errors import UsageError
-from timelapse.model.program import as_program
+from timelapse.program.program import as_program
 from timelapse.run import run_serial
 from timelapse.streaming.arrivals import PLACE
 from timelapse.streaming.chain import Overtaken

@@ -20,7 +20,7 @@ from tests.streaming.simulator import Disk, SimulatedPlace
 from tests.streaming.test_corrections import check, drive, newest_journal
 from tests.streaming.test_head import Hit, Mark, Plain, Seen, Timed, World, checkpoint, declare, opened, packs
 from timelapse.errors import UsageError
-from timelapse.model.program import as_program
+from timelapse.program.program import as_program
 from timelapse.run import run_serial
 from timelapse.streaming.choosing import IN_KERNEL, Slicing
 from timelapse.streaming.early import Copies, EarlyResults

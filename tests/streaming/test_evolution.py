@@ -17,8 +17,8 @@ from tests.streaming.test_head import STREAMS, TYPES, Plain, World, declare, pac
 from tests.streaming.test_head import Hit as HeadHit
 from tests.streaming.test_head import Mark as HeadMark
 from timelapse.errors import ReplayError, RunError, TimelapseError, UsageError
-from timelapse.model.fingerprint import fingerprint
-from timelapse.model.program import as_program
+from timelapse.program.fingerprint import fingerprint
+from timelapse.program.program import as_program
 from timelapse.run import run_serial
 from timelapse.streaming import chain
 from timelapse.streaming.arrivals import PLACE

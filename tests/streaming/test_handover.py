@@ -18,7 +18,7 @@ from tests.writers.anything import any_program
 from tests.writers.sources import load_source, random_events
 from timelapse.analysis import analyse
 from timelapse.errors import HandlerError, ReplayError, RunError
-from timelapse.model.program import spec_of
+from timelapse.program.program import spec_of
 from timelapse.run import replay, run_serial
 from timelapse.streaming.serve.status import status
 

@@ -20,8 +20,8 @@ from timelapse.errors import StorageError
 from timelapse.kernels.base import PassResult
 from timelapse.kernels.native.memory import gathering
 from timelapse.log.types import event_types
-from timelapse.model.fingerprint import fingerprint
-from timelapse.model.program import as_program
+from timelapse.program.fingerprint import fingerprint
+from timelapse.program.program import as_program
 from timelapse.run import run_serial
 from timelapse.streaming import chain
 from timelapse.streaming.chain import Overtaken

@@ -22,7 +22,7 @@ from timelapse.kernels.base import PassResult
 from timelapse.kernels.native import kernel as native
 from timelapse.log.segment import table_of
 from timelapse.log.types import EventType, event_types
-from timelapse.model.program import spec_of
+from timelapse.program.program import spec_of
 from timelapse.run import Run, run_serial
 from timelapse.streaming.kernel import OpenKernel, is_restorable, lag_of
 from timelapse.streaming.stand import Stand

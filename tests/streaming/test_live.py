@@ -31,8 +31,8 @@ from timelapse.errors import (
     StorageError,
     UsageError,
 )
-from timelapse.model.program import as_program, spec_of
-from timelapse.model.versions import load_named
+from timelapse.program.program import as_program, spec_of
+from timelapse.program.versions import load_named
 from timelapse.progress import Silent
 from timelapse.run import run_serial
 from timelapse.streaming import lease, loop, saving

@@ -10,7 +10,7 @@ import pytest
 import timelapse as tl
 from tests.patience import LONG
 from tests.streaming.test_live import FAST
-from timelapse.model.load import load_program
+from timelapse.program.load import load_program
 from timelapse.streaming.reading import Reading
 
 RULES = """

@@ -31,7 +31,7 @@ from timelapse.engine.digest import run_digest
 from timelapse.engine.executor import LocalExecutor
 from timelapse.errors import HandlerError, UsageError
 from timelapse.log.types import event_types
-from timelapse.model.program import as_program, spec_of
+from timelapse.program.program import as_program, spec_of
 from timelapse.progress import Silent
 from timelapse.run import run_serial
 from timelapse.run.conflicts import plan_of

@@ -25,7 +25,7 @@ from tests.streaming.test_head import STREAMS, Row, Timed, World, check, declare
 from tests.streaming.test_head import Plain as HeadPlain
 from tests.streaming.test_live import FAST, Hit, Plain, hits, lines, put
 from timelapse.errors import SourceError, StorageError
-from timelapse.model.program import as_program
+from timelapse.program.program import as_program
 from timelapse.progress import Silent
 from timelapse.run import run_serial
 from timelapse.streaming import lease

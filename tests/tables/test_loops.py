@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 import timelapse as tl
 from timelapse.kernels.native.memory.loops import CompiledLoops
-from timelapse.model.program import spec_of
+from timelapse.program.program import spec_of
 from timelapse.tables import loops
 from timelapse.tables.apply import apply, empty
 from timelapse.tables.loops import NumpyLoops

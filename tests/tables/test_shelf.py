@@ -114,7 +114,7 @@ def test_a_disk_that_is_full_only_means_more_memory(tmp_path: Path) -> None:
 
 
 def test_what_cannot_be_read_again_is_no_fault_of_a_handler(tmp_path: Path) -> None:
-    """It is an OSError, from where data is kept (model/failure.py)."""
+    """It is an OSError, from where data is kept (program/failure.py)."""
     shelf = Shelf(tmp_path, 1)
     made = shelf.dict()
     made[1] = 1

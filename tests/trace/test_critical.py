@@ -20,7 +20,7 @@ from timelapse.ids import Phase
 from timelapse.log import MemoryLog
 from timelapse.model.events import Event
 from timelapse.model.order import in_order
-from timelapse.model.program import Program, as_program, spec_of
+from timelapse.program.program import Program, as_program, spec_of
 from timelapse.trace.accesses import Access, Accesses, accesses_of
 from timelapse.trace.critical import ORDERS, Order, critical_path, longest, ordered_states
 

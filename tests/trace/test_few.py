@@ -19,8 +19,8 @@ from timelapse.errors import RunError
 from timelapse.kernels.choose import SWITCH
 from timelapse.kernels.native import build
 from timelapse.log import MemoryLog
-from timelapse.model.program import spec_of
 from timelapse.moments import time_text
+from timelapse.program.program import spec_of
 from timelapse.run import Run, replay
 from timelapse.trace import few as few_module
 from timelapse.trace import timed

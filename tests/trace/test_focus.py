@@ -20,8 +20,8 @@ from tests.writers.sources import load_source, random_events, random_program
 from timelapse.analysis.origins import Origins, origins
 from timelapse.kinds.base import ABSENT
 from timelapse.log import MemoryLog
-from timelapse.model.load import load_program
-from timelapse.model.program import spec_of
+from timelapse.program.load import load_program
+from timelapse.program.program import spec_of
 from timelapse.run import Run, replay
 from timelapse.trace import focus as focus_module
 from timelapse.trace import matter as matter_module

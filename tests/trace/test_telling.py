@@ -119,7 +119,7 @@ def test_a_command_says_that_it_is_at_work(monkeypatch: pytest.MonkeyPatch, tmp_
     )
     with open("p.py", "w") as file:
         file.write(text)
-    from timelapse.model.load import load_events
+    from timelapse.program.load import load_events
 
     event: Any = load_events("p.py")["E"]
     tl.Log.from_events("log", [event(k=1, ts=n) for n in range(5)], [event])

@@ -30,7 +30,7 @@ from timelapse.kernels.choose import SWITCH
 from timelapse.kernels.native import build
 from timelapse.log import MemoryLog
 from timelapse.log.reader import Chunk
-from timelapse.model.program import spec_of
+from timelapse.program.program import spec_of
 from timelapse.run import replay
 from timelapse.trace import focus as focus_module
 from timelapse.trace import moments as moments_module

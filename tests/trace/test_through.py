@@ -18,7 +18,7 @@ from tests.writers.sources import load_source
 from timelapse.kernels.choose import SWITCH
 from timelapse.kernels.native import build
 from timelapse.log import MemoryLog
-from timelapse.model.program import spec_of
+from timelapse.program.program import spec_of
 from timelapse.run import replay
 from timelapse.trace import passing, thin, through, whole
 

@@ -18,7 +18,7 @@ from timelapse.errors import RunError
 from timelapse.kernels.choose import SWITCH
 from timelapse.kernels.native import build
 from timelapse.log import MemoryLog
-from timelapse.model.program import spec_of
+from timelapse.program.program import spec_of
 from timelapse.run import Run, replay
 from timelapse.trace import whole as whole_module
 from timelapse.trace.knowledge import Uncompiled

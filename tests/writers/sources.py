@@ -23,7 +23,7 @@ from tests.writers.methods import by_method
 from tests.writers.statements import Writer
 from timelapse.model.decimals import of_int
 from timelapse.model.events import Event
-from timelapse.model.program import Program, spec_of
+from timelapse.program.program import Program, spec_of
 
 _COUNT = itertools.count()
 _FOLDER: list[tempfile.TemporaryDirectory[str]] = []

@@ -1,6 +1,6 @@
 """Analysis: from source to what each state depends on, and to the part of a program that a pass runs.
 
-Begin with `analyse.py`. `build.py` lowers statements to a control-flow graph (`ir.py`, `cfg.py`);
+Begin with `analyse.py`. `build.py` lowers statements to a control-flow graph (`ir.py`, `code/cfg.py`);
 `depend.py` finds dependences through locals, calls, states and rejects; `facts.py` says on which states
 each state's writes depend. `idioms/` knows reads that are no dependence. `keys.py` finds what is all under
 one key. `slicing.py` cuts handlers down to a pass. `purity/` finds what cannot be replayed.

@@ -17,8 +17,8 @@ from timelapse.analysis.world import Functions
 from timelapse.depth import roomy
 from timelapse.errors import Place
 from timelapse.kept import Kept
-from timelapse.model.identity import Identity, identity_of
-from timelapse.model.program import Program, ProgramSpec, TimeUse, spec_of
+from timelapse.program.identity import Identity, identity_of
+from timelapse.program.program import Program, ProgramSpec, TimeUse, spec_of
 
 T = TypeVar("T")
 

@@ -11,12 +11,12 @@ from __future__ import annotations
 import ast
 from dataclasses import dataclass, field
 
-from timelapse.analysis import cfg
 from timelapse.analysis.ir import Edge, Found, FunctionIR, Node, StateRead, Vertex
 from timelapse.analysis.opaque import Opaque
 from timelapse.analysis.scan import Scanner
 from timelapse.analysis.statements import what_it_does
-from timelapse.model.source import all_nodes
+from timelapse.code import cfg
+from timelapse.code.source import all_nodes
 
 Frontier = list[tuple[int, str, bool]]
 """Edges that still need a target: node, label, whether control really takes them."""

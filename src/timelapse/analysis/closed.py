@@ -12,8 +12,8 @@ from typing import Any
 
 from timelapse.analysis.depend import Graph
 from timelapse.analysis.ir import FunctionIR, Vertex
+from timelapse.code.source import all_nodes
 from timelapse.errors import Place
-from timelapse.model.source import all_nodes
 
 
 class NotClosed(Exception):

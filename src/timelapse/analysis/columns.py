@@ -8,9 +8,9 @@ from collections.abc import Callable, Iterable
 from functools import lru_cache
 
 from timelapse.analysis.ir import FunctionIR
-from timelapse.analysis.scope import Scope
+from timelapse.code.scope import Scope
+from timelapse.code.source import all_nodes, function_source
 from timelapse.model.events import Event
-from timelapse.model.source import all_nodes, function_source
 
 Body = Callable[[FunctionIR], ast.AST]
 """The (cut) syntax tree of an analysed function."""

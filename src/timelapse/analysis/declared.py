@@ -7,8 +7,8 @@ from collections.abc import Callable, Sequence
 
 from timelapse.analysis.operations import States
 from timelapse.model.events import Event
-from timelapse.model.program import ProgramSpec
 from timelapse.model.types import DecimalType, ScalarType, ValueType
+from timelapse.program.program import ProgramSpec
 
 _SCALARS = frozenset({"bool", "bytes", "float", "int", "str"})
 

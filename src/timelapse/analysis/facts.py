@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import ast
 
-from timelapse.analysis import cfg
 from timelapse.analysis.depend import Closure, Graph, Relaxed
 from timelapse.analysis.ir import FunctionIR, StateRead, StateWrite, Vertex
 from timelapse.analysis.relax import roots
 from timelapse.analysis.result import Dependency, Diagnostic, StateFacts, Write
 from timelapse.analysis.views import not_a_scan, viewed_states
+from timelapse.code import cfg
+from timelapse.code.source import all_nodes
 from timelapse.errors import Place
-from timelapse.model.source import all_nodes
 
 
 def state_facts(graph: Graph, name: str, relaxed: Relaxed) -> tuple[StateFacts, list[Dependency]]:

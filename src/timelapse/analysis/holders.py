@@ -6,7 +6,7 @@ import ast
 from collections.abc import Iterator, Mapping, Sequence
 
 from timelapse.analysis.analyse import Analysis
-from timelapse.model.source import all_nodes
+from timelapse.code.source import all_nodes
 
 _IDS = ("_id", "Id", "ID")
 

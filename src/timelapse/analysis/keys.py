@@ -25,13 +25,13 @@ from timelapse.analysis.ir import CallSite, FunctionIR, Vertex
 from timelapse.analysis.library import Library
 from timelapse.analysis.operations import States
 from timelapse.analysis.result import ByKey, EventKey
-from timelapse.analysis.scope import Scope
 from timelapse.analysis.views import LOOKING
+from timelapse.code.scope import Scope
+from timelapse.code.source import all_nodes
 from timelapse.errors import Place
 from timelapse.kinds.base import StateSpec
 from timelapse.kinds.grouped import Grouped
 from timelapse.model.events import Event
-from timelapse.model.source import all_nodes
 from timelapse.model.types import DecimalType, TupleType
 
 if TYPE_CHECKING:

@@ -24,9 +24,9 @@ from functools import lru_cache
 from typing import Any
 
 from timelapse.analysis.declared import Declared
-from timelapse.analysis.scope import UNKNOWN, Scope, root_of
 from timelapse.analysis.tables import GIVES_IMMUTABLE, GIVES_LIST, READING_METHODS, builtin_name, is_math
-from timelapse.model.source import all_nodes
+from timelapse.code.scope import UNKNOWN, Scope, root_of
+from timelapse.code.source import all_nodes
 from timelapse.model.types import DecimalType, ListType, OptionalType, ScalarType, ValueType
 
 Words = frozenset[str]

@@ -15,7 +15,6 @@ from functools import lru_cache
 from typing import Any
 
 from timelapse.analysis.library import UNCHANGING, Library
-from timelapse.analysis.scope import UNKNOWN, Scope, root_of
 from timelapse.analysis.tables import (
     GIVES_IMMUTABLE,
     GIVES_LIST,
@@ -25,8 +24,9 @@ from timelapse.analysis.tables import (
     builtin_name,
     is_math,
 )
+from timelapse.code.scope import UNKNOWN, Scope, root_of
+from timelapse.code.source import all_nodes, function_source
 from timelapse.model.events import Event, Record
-from timelapse.model.source import all_nodes, function_source
 
 
 class Kind(IntEnum):

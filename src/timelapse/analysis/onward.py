@@ -9,11 +9,11 @@ from __future__ import annotations
 import ast
 from typing import TYPE_CHECKING
 
-from timelapse.analysis import cfg
 from timelapse.analysis.depend import Graph
 from timelapse.analysis.idioms.base import is_pure, names_of, reads_state, same, still, unchanged_between
 from timelapse.analysis.idioms.values import never_none
 from timelapse.analysis.ir import FunctionIR, Node, StateWrite, Vertex
+from timelapse.code import cfg
 from timelapse.kinds.base import ABSENT, StateSpec
 from timelapse.model.types import BYTES, INT, STR, TIME, OptionalType
 

@@ -10,8 +10,8 @@ from timelapse.analysis.opaque import Opaque
 from timelapse.analysis.syntax import signature, tuple_of
 from timelapse.analysis.views import is_view, viewed
 from timelapse.kinds.base import Op, StateSpec
-from timelapse.model.pending import WRITES
-from timelapse.model.program import ProgramSpec
+from timelapse.program.pending import WRITES
+from timelapse.program.program import ProgramSpec
 
 
 def plain_state(spec: StateSpec) -> bool:

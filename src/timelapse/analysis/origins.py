@@ -14,8 +14,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from timelapse.code.source import all_nodes, function_source
 from timelapse.model.events import Event
-from timelapse.model.source import all_nodes, function_source
 
 _DEEP = 6
 """Calls of helpers within helpers that are followed."""

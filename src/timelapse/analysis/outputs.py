@@ -22,7 +22,6 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from timelapse.analysis import cfg
 from timelapse.analysis.closed import Closed, NotClosed
 from timelapse.analysis.columns import fields_read
 from timelapse.analysis.depend import Closure, Graph, Relaxed
@@ -32,10 +31,11 @@ from timelapse.analysis.relax import roots
 from timelapse.analysis.result import PassHandler
 from timelapse.analysis.rewrite import Cut, Cutter, definition
 from timelapse.analysis.slicing import what_is_left
+from timelapse.code import cfg
+from timelapse.code.source import all_nodes
 from timelapse.errors import Place
 from timelapse.kinds.base import ABSENT, StateSpec
 from timelapse.model.events import Event
-from timelapse.model.source import all_nodes
 from timelapse.model.types import BOOL, BYTES, FLOAT, INT, STR, TIME, OptionalType, ValueType
 
 if TYPE_CHECKING:

@@ -11,13 +11,13 @@ from __future__ import annotations
 import ast
 from functools import lru_cache
 
-from timelapse.analysis import cfg
 from timelapse.analysis.depend import Closure, Graph, Relaxed
 from timelapse.analysis.idioms import GUARD_RULES, WRITE_RULES
 from timelapse.analysis.idioms.base import Guard, is_pure, names_of, unchanged_between
 from timelapse.analysis.ir import FunctionIR, StateWrite, Vertex
 from timelapse.analysis.views import viewed_states
-from timelapse.model.source import all_nodes
+from timelapse.code import cfg
+from timelapse.code.source import all_nodes
 
 
 def relax(graph: Graph, state: str) -> Relaxed:

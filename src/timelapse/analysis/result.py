@@ -10,7 +10,7 @@ from typing import Any
 
 from timelapse.errors import Place
 from timelapse.model.events import Event
-from timelapse.model.program import TimeUse
+from timelapse.program.program import TimeUse
 
 
 class Severity(StrEnum):

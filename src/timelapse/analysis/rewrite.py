@@ -11,8 +11,8 @@ from typing import Any, TypeVar
 
 from timelapse.analysis.depend import Closure, Relaxed
 from timelapse.analysis.ir import CallSite, FunctionIR, Node, StateWrite, Vertex
-from timelapse.model.functions import compiled_within, remade
-from timelapse.model.source import all_nodes
+from timelapse.code.functions import compiled_within, remade
+from timelapse.code.source import all_nodes
 
 
 @dataclass

@@ -14,16 +14,16 @@ from timelapse.analysis.library import Library
 from timelapse.analysis.mutability import Kind, Mutability
 from timelapse.analysis.opaque import Opaque
 from timelapse.analysis.operations import Operation, States, need, plain_state
-from timelapse.analysis.scope import UNKNOWN, Scope
 from timelapse.analysis.sends import sent_types, surely_later
 from timelapse.analysis.syntax import children, unknown_write
 from timelapse.analysis.tables import DYNAMIC, EAGER, builtin_name
 from timelapse.analysis.views import length_of, viewed
-from timelapse.model.pending import PENDING, WRITES
-from timelapse.model.program import ProgramSpec
+from timelapse.code.scope import UNKNOWN, Scope
+from timelapse.code.source import all_nodes
 from timelapse.model.resource import Resource
-from timelapse.model.source import all_nodes
-from timelapse.model.times import is_derived
+from timelapse.program.pending import PENDING, WRITES
+from timelapse.program.program import ProgramSpec
+from timelapse.program.times import is_derived
 
 
 class World(Protocol):

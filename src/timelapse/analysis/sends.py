@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 
-from timelapse.analysis.scope import Scope
+from timelapse.code.scope import Scope
 from timelapse.model.events import Event
 
 

@@ -16,8 +16,8 @@ from timelapse.analysis.relax import roots
 from timelapse.analysis.result import ByKey, PassHandler, PassProgram
 from timelapse.analysis.rewrite import Cut, Cutter, compiled, definition
 from timelapse.analysis.views import logs_of
+from timelapse.code.source import function_source
 from timelapse.errors import AnalysisError
-from timelapse.model.source import function_source
 
 if TYPE_CHECKING:
     from timelapse.analysis.analyse import Analysis

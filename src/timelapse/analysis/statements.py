@@ -8,7 +8,7 @@ from timelapse.analysis.ir import Found, StateRead, StateWrite
 from timelapse.analysis.opaque import Opaque
 from timelapse.analysis.operations import need, plain_state
 from timelapse.analysis.scan import Scanner
-from timelapse.model.source import all_nodes
+from timelapse.code.source import all_nodes
 
 
 def what_it_does(scan: Scanner, node: ast.stmt) -> Found:

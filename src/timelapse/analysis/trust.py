@@ -10,10 +10,10 @@ from typing import Any
 from timelapse.analysis.library import Library
 from timelapse.analysis.mutability import Kind, Mutability
 from timelapse.analysis.purity.rules import is_refused
-from timelapse.analysis.scope import UNKNOWN, Scope
 from timelapse.analysis.tables import PURE_BUILTINS, READING_METHODS, builtin_name, is_math
+from timelapse.code.scope import UNKNOWN, Scope
+from timelapse.code.source import all_nodes, function_source
 from timelapse.model.events import Event, Record
-from timelapse.model.source import all_nodes, function_source
 
 Trusted = tuple[ast.AST, str, str]
 """Where, what is called, what kind of thing it is."""

@@ -12,7 +12,7 @@ from timelapse.analysis.result import Diagnostic, Severity
 from timelapse.analysis.world import Functions
 from timelapse.errors import Place
 from timelapse.model.events import Event
-from timelapse.model.program import Program
+from timelapse.program.program import Program
 
 
 def uncalled(cls: type[Program], functions: Functions) -> Iterator[Diagnostic]:

@@ -13,8 +13,8 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from timelapse.kinds.base import StateSpec
-from timelapse.model.pending import HANDLED, PENDING, WRITES, is_hidden
-from timelapse.model.program import ProgramSpec, TimeUse
+from timelapse.program.pending import HANDLED, PENDING, WRITES, is_hidden
+from timelapse.program.program import ProgramSpec, TimeUse
 
 if TYPE_CHECKING:
     from timelapse.analysis.analyse import Analysis

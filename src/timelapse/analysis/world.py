@@ -20,13 +20,13 @@ from timelapse.analysis.mutability import Kind, Mutability
 from timelapse.analysis.opaque import Opaque
 from timelapse.analysis.result import Diagnostic, Severity
 from timelapse.analysis.scan import Scanner
-from timelapse.analysis.scope import Scope
+from timelapse.code.scope import Scope
+from timelapse.code.source import all_nodes, function_source
 from timelapse.errors import Place
 from timelapse.kinds.base import StateSpec
 from timelapse.model.events import Event
-from timelapse.model.pending import PENDING
-from timelapse.model.program import Program, ProgramSpec
-from timelapse.model.source import all_nodes, function_source
+from timelapse.program.pending import PENDING
+from timelapse.program.program import Program, ProgramSpec
 
 Key = tuple[types.FunctionType, int]
 _GENERATOR = inspect.CO_GENERATOR | inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR

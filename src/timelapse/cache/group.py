@@ -17,9 +17,9 @@ from timelapse.cache.reads import Reads
 from timelapse.cache.states import KeptStates, hold, put_back
 from timelapse.engine.job import Aside, Job, SliceReport
 from timelapse.kernels.companions import Companion
-from timelapse.model.fingerprint import Unsure
-from timelapse.model.program import Program
 from timelapse.model.types import BOOL, FLOAT, INT
+from timelapse.program.fingerprint import Unsure
+from timelapse.program.program import Program
 
 _MOST = 32
 """Output parts beside one pass. Beyond about so many two cores would wait for them: better to go through the log again."""

@@ -23,10 +23,10 @@ from typing import Any
 from timelapse.analysis import Analysis, build_pass
 from timelapse.analysis.outputs import Site
 from timelapse.analysis.result import PassProgram, Severity
-from timelapse.model.calendar import zone_rules
-from timelapse.model.fingerprint import Unsure, Writer, fingerprint
-from timelapse.model.program import Program, params_of, spec_of
-from timelapse.model.times import span_of
+from timelapse.program.calendar import zone_rules
+from timelapse.program.fingerprint import Unsure, Writer, fingerprint
+from timelapse.program.program import Program, params_of, spec_of
+from timelapse.program.times import span_of
 
 FORMAT = 1
 

@@ -21,7 +21,7 @@ from timelapse.errors import TimelapseError
 from timelapse.log.changed import first_changed, same_events
 from timelapse.log.joined import version_with
 from timelapse.log.without import base_of, read_as
-from timelapse.model.program import spec_of
+from timelapse.program.program import spec_of
 from timelapse.store.remote import place_path
 from timelapse.tables import merge
 from timelapse.tables.apply import empty

@@ -26,8 +26,8 @@ from timelapse.kernels.python.interpreted import RECORDER
 from timelapse.log.decoded import DecodedReader
 from timelapse.log.reader import EventReader
 from timelapse.model.events import Event
-from timelapse.model.program import Program, spec_of
 from timelapse.model.types import BOOL, FLOAT, INT, TIME, OptionalType, ValueType
+from timelapse.program.program import Program, spec_of
 
 KIND = "reads"
 FOLDER = "reads"

@@ -27,11 +27,11 @@ from timelapse.engine.world import REAL, World
 from timelapse.errors import HandlerError
 from timelapse.kernels.choose import leaves_lock, share_of
 from timelapse.kernels.python.interpreted import RECORDER
-from timelapse.model.fingerprint import Unsure
-from timelapse.model.program import Program, spec_of
 from timelapse.plan import Plan
 from timelapse.plan.plan import Stage
 from timelapse.plan.strategy import Strategy
+from timelapse.program.fingerprint import Unsure
+from timelapse.program.program import Program, spec_of
 from timelapse.progress import Progress
 
 MIN_EVENTS = 50_000

@@ -20,7 +20,7 @@ from timelapse.engine.boundary import Boundary, boundaries, files_of
 from timelapse.engine.job import ROWS, STARTS, Job, SliceReport, SumRow
 from timelapse.kernels.python.steps import calls_ahead
 from timelapse.kernels.source import Source
-from timelapse.model.program import spec_of
+from timelapse.program.program import spec_of
 
 KIND = "states"
 CUTS = "cuts"

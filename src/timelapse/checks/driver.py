@@ -16,9 +16,9 @@ from timelapse.errors import SilentLog, UsageError
 from timelapse.log import Log
 from timelapse.log.part import PartLog
 from timelapse.log.types import heard
-from timelapse.model.program import Program, as_program, spec_of
-from timelapse.model.times import VIEWS, width_of
 from timelapse.moments import time_text
+from timelapse.program.program import Program, as_program, spec_of
+from timelapse.program.times import VIEWS, width_of
 from timelapse.progress import Progress, Silent
 from timelapse.progress.patience import looking
 from timelapse.run import Run, replay

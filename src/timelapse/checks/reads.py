@@ -9,8 +9,8 @@ from timelapse import trace
 from timelapse.checks.findings import Finding
 from timelapse.log import Log
 from timelapse.log.types import heard
-from timelapse.model.program import Program, spec_of
-from timelapse.model.times import VIEWS
+from timelapse.program.program import Program, spec_of
+from timelapse.program.times import VIEWS
 from timelapse.progress import Progress
 from timelapse.run import Run
 

@@ -61,7 +61,7 @@ def check(
         from timelapse.cli.options import choose_spark
         from timelapse.cli.settings import build_program
         from timelapse.log import Log
-        from timelapse.model.versions import load_named
+        from timelapse.program.versions import load_named
 
         made = build_program(load_named(program), settings or [])
         opened = Log.open(log)

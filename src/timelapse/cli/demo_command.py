@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from timelapse.log import Log
-    from timelapse.model.program import Program
+    from timelapse.program.program import Program
     from timelapse.progress import Progress
     from timelapse.run import Run
 
@@ -152,7 +152,7 @@ def _head(number: int, text: str) -> None:
 def _program(out: Path, name: str) -> tuple[Program, Path]:
     """The program, copied to where the user may change it; a changed copy stays as it is."""
     from timelapse.cli.console import line
-    from timelapse.model.load import load_program
+    from timelapse.program.load import load_program
 
     source = Path(__file__).with_name("demo_programs") / f"{name}.py"
     target = out / f"{name}.py"
@@ -175,7 +175,7 @@ def _generated(events: int, out: Path, progress: Progress) -> dict[Any, Any]:
 
 def _messages(data: Path, program: Path) -> dict[Any, Any]:
     from timelapse.log import Source
-    from timelapse.model.load import load_events
+    from timelapse.program.load import load_events
 
     message = load_events(str(program))["Message"]
     source = Source(

@@ -66,7 +66,7 @@ def derive(
     from timelapse.cli.places import find_run
     from timelapse.errors import UsageError, meant
     from timelapse.log import Log
-    from timelapse.model.load import load_events
+    from timelapse.program.load import load_events
     from timelapse.run import Run
 
     classes = load_events(events)

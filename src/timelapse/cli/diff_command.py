@@ -17,7 +17,7 @@ from timelapse.cli.writes import file_of
 if TYPE_CHECKING:
     from timelapse.compare import Condition, Counterfactual, Diff, Judgement
     from timelapse.log import Log
-    from timelapse.model.program import Program
+    from timelapse.program.program import Program
     from timelapse.progress import Progress
     from timelapse.run import Run
     from timelapse.run.request import Several
@@ -351,7 +351,7 @@ def _sides(
     """Both runs: opened, or made here and gone afterwards."""
     from timelapse.errors import UsageError
     from timelapse.log import Log
-    from timelapse.model.program import Program
+    from timelapse.program.program import Program
     from timelapse.run import Run
     from timelapse.run.several import sharing
 
@@ -402,8 +402,8 @@ def _side(reference: str, settings: list[str] | None, log: Log | None, option: s
     from timelapse.cli.places import find_run
     from timelapse.cli.settings import build_program
     from timelapse.log.types import heard
-    from timelapse.model.program import spec_of
-    from timelapse.model.versions import load_versioned
+    from timelapse.program.program import spec_of
+    from timelapse.program.versions import load_versioned
     from timelapse.run import Run
 
     if _is_run(reference):

@@ -94,7 +94,7 @@ def explain(
     from timelapse.cli.settings import build_program
     from timelapse.cli.writes import check_file
     from timelapse.log import Log
-    from timelapse.model.versions import load_named
+    from timelapse.program.versions import load_named
     from timelapse.run.explain import explain as make_explanation
     from timelapse.run.late_rows import end_apart_text
     from timelapse.run.start import kept_of

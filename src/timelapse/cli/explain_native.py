@@ -6,8 +6,8 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from timelapse.model.program import Program
     from timelapse.plan.plan import Plan
+    from timelapse.program.program import Program
 
 
 def print_native(program: Program, plan: Plan, *, as_json: bool) -> None:

@@ -79,7 +79,7 @@ def features(
         from timelapse.cli.options import choose_spark, leave_out
         from timelapse.cli.settings import build_program
         from timelapse.log import Log
-        from timelapse.model.versions import load_named
+        from timelapse.program.versions import load_named
         from timelapse.progress.patience import looking
         from timelapse.training import features as make_features
         from timelapse.training.rows import check_target

@@ -179,7 +179,7 @@ def ingest(
     Rows that cannot be read go to the log's quarantine with file, line and reason, and are counted.
     """
     from timelapse.errors import UsageError
-    from timelapse.model.load import load_events
+    from timelapse.program.load import load_events
 
     share = None if max_bad is None else share_of(max_bad)
     span = window_of(since, before)
@@ -277,7 +277,7 @@ def _of_definition(
     from timelapse.ingest.definition import Definition, new_files
     from timelapse.log import Log
     from timelapse.log.manifest import NAME
-    from timelapse.model.load import load_events
+    from timelapse.program.load import load_events
 
     given = next((name for name, value in layout.items() if value), None)
     if append and overwrite:

@@ -193,6 +193,6 @@ def doubtful_times(first: int | None, last: int | None) -> str | None:
 
 
 def _program(events: str) -> str:
-    from timelapse.model.load import program_beside
+    from timelapse.program.load import program_beside
 
     return program_beside(events) or "rules.py:Program"

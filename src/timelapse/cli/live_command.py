@@ -257,8 +257,8 @@ def live(
     from timelapse.cli.settings import build_program
     from timelapse.cli.shadow_command import migration_of
     from timelapse.env.master import check_master, want
-    from timelapse.model.program import spec_of
-    from timelapse.model.versions import load_named
+    from timelapse.program.program import spec_of
+    from timelapse.program.versions import load_named
     from timelapse.streaming.live import live as begin
     from timelapse.streaming.serve.listening import listening
     from timelapse.streaming.serve.status import status
@@ -360,7 +360,7 @@ def parity(
 
     from timelapse.cli.console import line, print_json
     from timelapse.cli.settings import build_program
-    from timelapse.model.versions import load_named
+    from timelapse.program.versions import load_named
     from timelapse.streaming.reading import Reading
     from timelapse.streaming.spans import micros_of
 

@@ -24,7 +24,7 @@ def show_profile(
     from timelapse.cli.console import line, print_json
     from timelapse.cli.progress_view import one_by_one, progress_for
     from timelapse.cli.settings import build_program
-    from timelapse.model.versions import load_named
+    from timelapse.program.versions import load_named
     from timelapse.reporting.page import check_place
     from timelapse.trace.critical import stepped
     from timelapse.trace.hot_keys import hot_keys

@@ -162,8 +162,8 @@ def replay(
     from timelapse.cli.progress_view import progress_for
     from timelapse.cli.settings import build_program
     from timelapse.log import Log
-    from timelapse.model.program import spec_of
-    from timelapse.model.versions import load_named
+    from timelapse.program.program import spec_of
+    from timelapse.program.versions import load_named
     from timelapse.run import replay as run_replay
     from timelapse.run.source import check_heard
     from timelapse.run.verify import covering

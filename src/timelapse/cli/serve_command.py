@@ -39,7 +39,7 @@ def serve(
     from timelapse.cli.live_view import show
     from timelapse.cli.progress_view import progress_for
     from timelapse.cli.settings import build_program
-    from timelapse.model.versions import load_named
+    from timelapse.program.versions import load_named
     from timelapse.streaming.following import follow
     from timelapse.streaming.serve.listening import Listening
     from timelapse.streaming.serve.status import status

@@ -8,7 +8,7 @@ from typing import Any
 
 from timelapse.errors import TimelapseError, UsageError, meant
 from timelapse.model.decimals import of_text
-from timelapse.model.program import ParamSpec, Program, spec_of
+from timelapse.program.program import ParamSpec, Program, spec_of
 
 _TRUE, _FALSE = ("true", "yes", "1", "on"), ("false", "no", "0", "off")
 

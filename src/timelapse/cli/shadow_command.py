@@ -62,7 +62,7 @@ def shadow(
     from timelapse.cli.console import line, print_json
     from timelapse.cli.places import find_run
     from timelapse.cli.settings import build_program
-    from timelapse.model.versions import load_named
+    from timelapse.program.versions import load_named
     from timelapse.streaming.shadow import Shadow
     from timelapse.streaming.spans import micros_of
 
@@ -142,7 +142,7 @@ def _pairs(given: list[str] | None, form: str) -> dict[str, str]:
 
 def _function(reference: str) -> Any:
     from timelapse.errors import Place, UsageError
-    from timelapse.model.load import load_module
+    from timelapse.program.load import load_module
 
     where, _, name = reference.rpartition(":")
     function = getattr(load_module(where), name, None) if where else None

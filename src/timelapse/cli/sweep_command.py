@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from timelapse.compare import Sweep
     from timelapse.log import Log
-    from timelapse.model.program import ParamSpec, Program
+    from timelapse.program.program import ParamSpec, Program
 
 SWEEPS = Path("sweeps")
 
@@ -104,8 +104,8 @@ def sweep(
         from timelapse.compare.plots import save
         from timelapse.log import Log
         from timelapse.log.types import heard
-        from timelapse.model.program import spec_of
-        from timelapse.model.versions import load_named
+        from timelapse.program.program import spec_of
+        from timelapse.program.versions import load_named
         from timelapse.reporting import report as make_report
         from timelapse.reporting.redact import Redaction
         from timelapse.run.start import kept_of
@@ -150,8 +150,8 @@ def _of_states(base: Program, names: Sequence[str]) -> str:
 
 def _default_name(base: Program, log: Log) -> str:
     """The same for the same program text over the same log, whatever the parameters."""
-    from timelapse.model.fingerprint import fingerprint
-    from timelapse.model.program import spec_of
+    from timelapse.program.fingerprint import fingerprint
+    from timelapse.program.program import spec_of
 
     name = spec_of(base).name
     return f"{name}-{hashlib.sha256(f'{fingerprint(base)} {log.id}'.encode()).hexdigest()[:8]}"
@@ -164,7 +164,7 @@ def grid_of(base: Program, arguments: list[str]) -> dict[str, list[Any]]:
     """Values by parameter. Raises UsageError (TL806, TL820) for what does not fit."""
     from timelapse.errors import UsageError, meant
     from timelapse.model.decimals import usual_context
-    from timelapse.model.program import spec_of
+    from timelapse.program.program import spec_of
 
     params = spec_of(base).params
     found: dict[str, list[Any]] = {}

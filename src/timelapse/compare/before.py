@@ -22,7 +22,7 @@ from timelapse.errors import UsageError
 from timelapse.kernels.base import POSITION_FIELDS, output_schema
 from timelapse.log.reader import Chunk, Columns
 from timelapse.model.events import Record
-from timelapse.model.program import Program
+from timelapse.program.program import Program
 from timelapse.run.records import nameable_records, record_types
 
 if TYPE_CHECKING:

@@ -26,14 +26,14 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
+from timelapse.code.functions import remade
+from timelapse.code.source import function_source
 from timelapse.compare.differences import Diff, diff
 from timelapse.errors import Place, UsageError, meant
 from timelapse.ids import INT64_MIN, Phase
 from timelapse.model.events import Event, Record
-from timelapse.model.functions import remade
-from timelapse.model.program import Program, as_program, params_of, spec_of
-from timelapse.model.source import function_source
 from timelapse.model.types import ScalarType
+from timelapse.program.program import Program, as_program, params_of, spec_of
 from timelapse.run.records import record_types
 from timelapse.run.request import Engine
 from timelapse.run.run import Run

@@ -27,8 +27,8 @@ from timelapse.display import written
 from timelapse.errors import Place, RunError, UsageError, meant
 from timelapse.log import Log
 from timelapse.log.types import heard
-from timelapse.model.fingerprint import fingerprint
-from timelapse.model.program import Program, as_program, params_of, spec_of
+from timelapse.program.fingerprint import fingerprint
+from timelapse.program.program import Program, as_program, params_of, spec_of
 from timelapse.progress import Progress, Silent
 from timelapse.progress.patience import looking
 from timelapse.run.request import Engine

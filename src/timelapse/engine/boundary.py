@@ -1,6 +1,6 @@
 """The state at a cut: all that whoever goes on from there needs to know of what was before it.
 
-That is a table per state (what is pending and what is dated are states too, model/pending.py), the rows of states that are looked
+That is a table per state (what is pending and what is dated are states too, program/pending.py), the rows of states that are looked
 back on as far back as some view looks (tables/effectlog.py), where the log goes on, and the time up to which everything has
 happened. Calls of `after=` handlers and ticks need nothing: they follow from the log and the calendar.
 
@@ -17,8 +17,8 @@ import msgspec
 
 from timelapse.decoding import decoded
 from timelapse.engine.job import Job, rows_name, start_name
-from timelapse.model.program import spec_of
-from timelapse.model.times import kept
+from timelapse.program.program import spec_of
+from timelapse.program.times import kept
 from timelapse.tables.effectlog import PRESENT
 
 FORMAT = 1

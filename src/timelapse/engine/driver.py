@@ -45,10 +45,10 @@ from timelapse.engine.stages import Stages
 from timelapse.engine.world import REAL, World
 from timelapse.errors import HandlerError, Place
 from timelapse.kernels.choose import share_of
-from timelapse.model.failure import Quarantined, quarantined_row, too_many
-from timelapse.model.program import spec_of
-from timelapse.model.silence import count_ticks
 from timelapse.plan.schedule import Schedule, Step, is_alone
+from timelapse.program.failure import Quarantined, quarantined_row, too_many
+from timelapse.program.program import spec_of
+from timelapse.program.silence import count_ticks
 from timelapse.progress import Progress
 from timelapse.store.parts import Part
 from timelapse.tables.rowhash import ZERO

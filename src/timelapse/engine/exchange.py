@@ -28,7 +28,7 @@ from timelapse.engine.job import Job, SliceReport, SumRow, Task, TaskResult, cha
 from timelapse.env.cores import usable_cores
 from timelapse.errors import ReplayError, UsageError
 from timelapse.kinds.base import StateSpec
-from timelapse.model.program import spec_of
+from timelapse.program.program import spec_of
 from timelapse.store.parts import part_at
 from timelapse.tables.apply import NO_CHANGE, Change, empty
 from timelapse.tables.merge import cut_points, join, prefix

@@ -17,7 +17,7 @@ from timelapse.kernels.companions import Companion
 from timelapse.log.reader import EventReader
 from timelapse.log.types import heard
 from timelapse.model.events import Event, Record
-from timelapse.model.program import Program, spec_of
+from timelapse.program.program import Program, spec_of
 from timelapse.store.parts import Part
 from timelapse.tables.apply import Change
 from timelapse.tables.rowhash import ZERO, HashSum

@@ -11,7 +11,7 @@ import msgspec
 from timelapse.engine.boundary import rows_before
 from timelapse.engine.exchange import Merge
 from timelapse.engine.job import RESULTS, Job, SliceReport, SumRow, Task, TaskResult, rows_name, start_name
-from timelapse.model.times import kept
+from timelapse.program.times import kept
 from timelapse.store.parts import Part
 
 

@@ -38,8 +38,8 @@ from timelapse.kernels.base import PassResult
 from timelapse.kernels.choose import runs_compiled
 from timelapse.kernels.lowered import event_bytes, lowered_pass
 from timelapse.model.events import Record
-from timelapse.model.failure import Quarantined
-from timelapse.model.program import Program, spec_of
+from timelapse.program.failure import Quarantined
+from timelapse.program.program import Program, spec_of
 from timelapse.tables import merge
 from timelapse.tables.levels import Levels
 from timelapse.tables.rowhash import ZERO

@@ -34,7 +34,7 @@ from timelapse.engine.job import (
 from timelapse.engine.known import after
 from timelapse.engine.reads import is_reads, write_reads
 from timelapse.kernels.base import PassResult, quarantined_table
-from timelapse.model.failure import Quarantined
+from timelapse.program.failure import Quarantined
 from timelapse.store.parts import Part, PartWriter
 from timelapse.tables.parquet import differences, others
 from timelapse.tables.sharing import Beside, at_once

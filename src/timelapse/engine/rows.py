@@ -18,7 +18,7 @@ from timelapse.engine.checked import Checked
 from timelapse.engine.job import Job, SliceReport, SumRow, Task
 from timelapse.kernels.rowlog import Earlier
 from timelapse.kinds.base import StateSpec
-from timelapse.model.program import spec_of
+from timelapse.program.program import spec_of
 from timelapse.store.parts import part_at
 from timelapse.tables.effectlog import PRESENT, joined, rows_sum, since
 from timelapse.tables.lookup import MappedTable

@@ -34,7 +34,7 @@ from timelapse.env.spark_failures import explained
 from timelapse.env.spark_session import workers_python
 from timelapse.env.spark_start import hush
 from timelapse.errors import ReplayError
-from timelapse.model.program import spec_of
+from timelapse.program.program import spec_of
 from timelapse.tables.apply import Change
 
 if TYPE_CHECKING:

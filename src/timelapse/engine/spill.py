@@ -15,7 +15,7 @@ from pathlib import Path
 import pyarrow as pa
 
 from timelapse.engine.job import Job
-from timelapse.model.program import spec_of
+from timelapse.program.program import spec_of
 from timelapse.tables import merge
 from timelapse.tables.apply import empty
 from timelapse.tables.levels import Levels

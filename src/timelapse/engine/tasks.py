@@ -45,8 +45,8 @@ from timelapse.kernels.source import Source
 from timelapse.kernels.takeout.kernel import TakingKernel
 from timelapse.model.decimals import in_usual_context
 from timelapse.model.events import Event
-from timelapse.model.failure import Quarantined
-from timelapse.model.program import spec_of
+from timelapse.program.failure import Quarantined
+from timelapse.program.program import spec_of
 from timelapse.tables import merge
 from timelapse.tables.apply import empty
 from timelapse.tables.levels import Start

@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Any, Protocol
 from timelapse.analysis.result import Diagnostic, PassProgram
 from timelapse.env.cores import usable_cores
 from timelapse.errors import Place, PlanError, UsageError
-from timelapse.model.pending import PENDING, WRITES
-from timelapse.model.program import Program, as_program, params_of, spec_of
 from timelapse.plan.cost import AROUND_SECONDS, LOADING_SECONDS
 from timelapse.plan.make import make_plan
 from timelapse.plan.plan import Plan, columns_of, place_text
 from timelapse.plan.strategy import Analysed, Strategy, parse_strategy
 from timelapse.plan.uses import Code, code_of, events_at, states_behind
+from timelapse.program.pending import PENDING, WRITES
+from timelapse.program.program import Program, as_program, params_of, spec_of
 
 if TYPE_CHECKING:
     from rich.console import RenderableType

@@ -15,7 +15,7 @@ from threading import RLock
 from typing import Any
 
 from timelapse.errors import IngestError, Place
-from timelapse.model.load import load_module
+from timelapse.program.load import load_module
 
 _ONE_AT_A_TIME = RLock()
 """Held while a function of the user's runs: also several functions may share something."""

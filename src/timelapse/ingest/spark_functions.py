@@ -6,7 +6,7 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
-from timelapse.model.load import is_user_module
+from timelapse.program.load import is_user_module
 
 
 def by_value(function: Callable[[Any], Any]) -> bytes:

@@ -15,7 +15,7 @@ import pyarrow as pa
 from timelapse.errors import HandlerError
 from timelapse.ids import Phase
 from timelapse.model.events import Record, arrow_schema
-from timelapse.model.failure import Quarantined
+from timelapse.program.failure import Quarantined
 from timelapse.tables.apply import Change
 
 Tick = Callable[[int], None]

@@ -25,7 +25,7 @@ from timelapse.kernels.python.starts import starting
 from timelapse.kernels.python.steps import SteppingKernel, has_steps
 from timelapse.kernels.rowlog import Before
 from timelapse.kernels.source import Source
-from timelapse.model.program import Program, spec_of
+from timelapse.program.program import Program, spec_of
 from timelapse.tables.levels import Start
 from timelapse.tables.table import to_dict
 

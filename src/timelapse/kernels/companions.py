@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from timelapse.analysis.result import PassProgram
-from timelapse.model.program import Program
+from timelapse.program.program import Program
 
 
 @dataclass(frozen=True)

@@ -14,8 +14,8 @@ from timelapse.depth import roomy
 from timelapse.env.machine import memory_setting
 from timelapse.kept import Kept
 from timelapse.kernels.python.starts import can_be_looked_up
-from timelapse.model.identity import Identity, identity_of, params_identity
-from timelapse.model.program import Program, spec_of
+from timelapse.program.identity import Identity, identity_of, params_identity
+from timelapse.program.program import Program, spec_of
 
 if TYPE_CHECKING:
     from timelapse.kernels.native.lowering.showing import Shown
@@ -65,7 +65,7 @@ _ONCE: ContextVar[_Once | None] = ContextVar("timelapse_lowered", default=None)
 def lowered_once() -> Iterator[None]:
     """What passes look like to the compiler, and as rewritten Python, is found once for each within this block: for one replay, in which neither
     program nor parameters nor what they capture can change. The next replay finds it there if they have not changed
-    since (model/identity.py)."""
+    since (program/identity.py)."""
     if _ONCE.get() is not None:
         yield
         return

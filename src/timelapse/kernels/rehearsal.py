@@ -24,7 +24,7 @@ from timelapse.kinds.set import Set
 from timelapse.kinds.value import Value
 from timelapse.log import MemoryLog
 from timelapse.model.events import Event, Record
-from timelapse.model.program import Program, on, spec_of
+from timelapse.program.program import Program, on, spec_of
 from timelapse.tables.apply import empty
 from timelapse.tables.merge import fold
 

@@ -23,7 +23,7 @@ from timelapse.kinds.base import ABSENT, StateSpec
 from timelapse.kinds.effects import Journal
 from timelapse.kinds.grouped import Under
 from timelapse.model.events import Event
-from timelapse.model.program import Program
+from timelapse.program.program import Program
 from timelapse.tables.table import state_table
 
 if TYPE_CHECKING:

@@ -11,7 +11,6 @@ import pyarrow as pa
 
 from timelapse.errors import LogError, Place
 from timelapse.model.events import Event, Field, RowMeta
-from timelapse.model.program import ProgramSpec
 from timelapse.model.types import (
     INT,
     TIME,
@@ -22,6 +21,7 @@ from timelapse.model.types import (
     ValueType,
     scalar_named,
 )
+from timelapse.program.program import ProgramSpec
 
 
 class NotInLog(LogError):

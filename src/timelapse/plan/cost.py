@@ -19,7 +19,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from timelapse.analysis.result import PassProgram
-from timelapse.model.source import all_nodes
+from timelapse.code.source import all_nodes
 from timelapse.model.types import ScalarType, ValueType
 
 EVENT_WORK = 30.0

@@ -11,7 +11,6 @@ from timelapse.analysis.result import ByKey, PassProgram
 from timelapse.analysis.views import LOOKING, beyond_sums
 from timelapse.display import foretold
 from timelapse.errors import PlanError, meant
-from timelapse.model.program import Program, TimeUse
 from timelapse.plan.cost import TYPICAL_CONFLICTS, IsCompiled, Measured, cost_of, law_of
 from timelapse.plan.plan import Mode, Plan, Stage
 from timelapse.plan.strategy import (
@@ -26,6 +25,7 @@ from timelapse.plan.strategy import (
     parse_strategy,
     with_keys,
 )
+from timelapse.program.program import Program, TimeUse
 
 FEWEST_PARTS = 2
 """Into so many parts at least events are shared out by key."""

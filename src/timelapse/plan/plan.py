@@ -9,7 +9,6 @@ from typing import Literal
 
 from timelapse.analysis.result import ByKey, Dependency, PassProgram
 from timelapse.errors import Place, PlanError
-from timelapse.model.program import ProgramSpec
 from timelapse.plan.cost import (
     AGAIN_SECONDS,
     COMPILED_COMPUTED_SHARE,
@@ -25,6 +24,7 @@ from timelapse.plan.cost import (
 )
 from timelapse.plan.schedule import Arrangement, Shape, Times, arrange
 from timelapse.plan.strategy import Choice, Strategy
+from timelapse.program.program import ProgramSpec
 
 Mode = Literal["staged", "chain", "by key"]
 _POWERS = tuple(1 << n for n in range(17))

@@ -11,8 +11,8 @@ from timelapse.analysis.keys import NotByKey
 from timelapse.analysis.result import ByKey, Dependency, Diagnostic, StateFacts, Write
 from timelapse.errors import Place, PlanError, meant
 from timelapse.kinds.base import StateSpec
-from timelapse.model.pending import PENDING, WRITES
-from timelapse.model.program import ProgramSpec
+from timelapse.program.pending import PENDING, WRITES
+from timelapse.program.program import ProgramSpec
 
 
 class Strategy(StrEnum):

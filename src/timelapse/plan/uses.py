@@ -8,10 +8,10 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from timelapse.code.source import all_nodes, function_source
 from timelapse.errors import Place
 from timelapse.model.events import Event, Record
-from timelapse.model.program import HandlerSpec, Program, ProgramSpec
-from timelapse.model.source import all_nodes, function_source
+from timelapse.program.program import HandlerSpec, Program, ProgramSpec
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from timelapse.display import clean, one_line
 from timelapse.errors import UsageError, meant
-from timelapse.model.program import Program, spec_of
+from timelapse.program.program import Program, spec_of
 from timelapse.run.records import nameable_records
 
 if TYPE_CHECKING:

@@ -17,12 +17,12 @@ from timelapse.kernels.source import Source
 from timelapse.log.reader import EventReader
 from timelapse.log.types import heard
 from timelapse.model.decimals import in_usual_context
-from timelapse.model.program import Program, spec_of
-from timelapse.model.times import kept
 from timelapse.plan import make_plan
 from timelapse.plan.cost import IsCompiled, Measured
 from timelapse.plan.plan import Plan
 from timelapse.plan.strategy import Strategy
+from timelapse.program.program import Program, spec_of
+from timelapse.program.times import kept
 from timelapse.run.foresight import compiled_facts, fewer_tasks
 from timelapse.tables.table import state_table
 

@@ -15,10 +15,10 @@ from timelapse.engine.job import Job, SumRow
 from timelapse.engine.outcome import Outcome
 from timelapse.ids import INT64_MAX
 from timelapse.log.types import heard
-from timelapse.model.fingerprint import fingerprint
-from timelapse.model.program import Program, spec_of
-from timelapse.model.versions import origin_of
 from timelapse.plan import Plan
+from timelapse.program.fingerprint import fingerprint
+from timelapse.program.program import Program, spec_of
+from timelapse.program.versions import origin_of
 from timelapse.run.foresight import used_kernels
 from timelapse.run.late_rows import EndApart
 from timelapse.run.manifest import FORMAT, RunManifest, StateEntry

@@ -31,10 +31,10 @@ from timelapse.log.part import rank
 from timelapse.log.reader import EventReader
 from timelapse.log.without import base_of
 from timelapse.model.events import Event
-from timelapse.model.fingerprint import fingerprint
-from timelapse.model.program import Program, spec_of
-from timelapse.model.times import has_own_times, kept
 from timelapse.moments import shown_time
+from timelapse.program.fingerprint import fingerprint
+from timelapse.program.program import Program, spec_of
+from timelapse.program.times import has_own_times, kept
 from timelapse.run.data import DirectoryData
 from timelapse.run.manifest import REMEDY, RunManifest
 from timelapse.run.parameters import params_text

@@ -30,12 +30,12 @@ from timelapse.kernels.choose import (
     uncompiled,
 )
 from timelapse.kernels.lowered import kept_whole
-from timelapse.model.program import Program, as_program, spec_of
 from timelapse.plan import make_plan
 from timelapse.plan.cost import Measured, writes_of
 from timelapse.plan.plan import Plan
 from timelapse.plan.scale import ScaleRow
 from timelapse.plan.scale import scale as foretold
+from timelapse.program.program import Program, as_program, spec_of
 from timelapse.run.foresight import file_of, why_text
 from timelapse.run.planning import plan_here
 from timelapse.run.source import refuse_silence

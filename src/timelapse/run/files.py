@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from timelapse.errors import Place, RunError, StorageError
-from timelapse.model.kept import FOLDER
+from timelapse.program.kept import FOLDER
 from timelapse.run.manifest import REMEDY
 from timelapse.run.verified import altered_verified
 from timelapse.store.parts import FileCheck

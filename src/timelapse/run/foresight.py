@@ -22,10 +22,10 @@ from timelapse.kernels.choose import (
     share_of,
     uncompiled,
 )
-from timelapse.model.program import Program
 from timelapse.plan.cost import IsCompiled
 from timelapse.plan.plan import Plan
 from timelapse.plan.strategy import Strategy
+from timelapse.program.program import Program
 
 
 def compiled_facts(

@@ -12,9 +12,9 @@ from timelapse.engine.job import Job
 from timelapse.engine.publish import put_finished, working_place
 from timelapse.engine.resume import Begun, Cut, Identity, marks_in, read_identity, same, tidy, write_identity
 from timelapse.errors import Place, TimelapseError, UsageError
-from timelapse.model.fingerprint import fingerprint
-from timelapse.model.program import Program, spec_of
 from timelapse.plan import Plan
+from timelapse.program.fingerprint import fingerprint
+from timelapse.program.program import Program, spec_of
 from timelapse.run.earlier import Earlier
 from timelapse.run.manifest import NAME, read_manifest
 from timelapse.run.parameters import params_text

@@ -8,8 +8,8 @@ from typing import Any
 from timelapse.analysis.views import LOOKING
 from timelapse.engine.job import Job
 from timelapse.kernels.lowered import loaded_whole
-from timelapse.model.program import ProgramSpec, spec_of
 from timelapse.plan import Plan
+from timelapse.program.program import ProgramSpec, spec_of
 from timelapse.tables.effectlog import NET, OPS
 
 _AHEAD = {"send", "dated"}

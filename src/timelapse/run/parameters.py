@@ -7,7 +7,7 @@ from typing import Any
 
 from timelapse.display import written
 from timelapse.model.decimals import of_text
-from timelapse.model.program import Program, params_of
+from timelapse.program.program import Program, params_of
 
 
 def params_text(program: Program) -> dict[str, str]:

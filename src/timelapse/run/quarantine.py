@@ -21,9 +21,9 @@ from timelapse.engine.results import quarantined_seqs, read_quarantined, write_q
 from timelapse.env.machine import memory_setting
 from timelapse.errors import HandlerError
 from timelapse.kernels.choose import runs_compiled
-from timelapse.model.failure import Quarantined, most_failures, quarantined_row, too_many
-from timelapse.model.times import acts_later
 from timelapse.plan import Plan
+from timelapse.program.failure import Quarantined, most_failures, quarantined_row, too_many
+from timelapse.program.times import acts_later
 from timelapse.run.planning import Planner
 from timelapse.run.request import Request
 from timelapse.run.run import Run

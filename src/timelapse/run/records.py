@@ -11,7 +11,7 @@ import pyarrow as pa
 from timelapse.engine.job import schema_bytes
 from timelapse.kernels.base import output_schema
 from timelapse.model.events import Record
-from timelapse.model.program import Program, spec_of
+from timelapse.program.program import Program, spec_of
 from timelapse.run.manifest import RecordEntry
 from timelapse.tables.rowhash import ZERO, HashSum
 

@@ -24,12 +24,12 @@ from timelapse.log.part import PartReader
 from timelapse.log.reader import EventReader, LogReader
 from timelapse.log.types import heard
 from timelapse.model.events import Event
-from timelapse.model.failure import Quarantined, most_failures, quarantined_row
-from timelapse.model.fingerprint import fingerprint
 from timelapse.model.order import in_order
-from timelapse.model.program import Program, as_program, spec_of
-from timelapse.model.times import has_own_times
 from timelapse.moments import Moment, micros
+from timelapse.program.failure import Quarantined, most_failures, quarantined_row
+from timelapse.program.fingerprint import fingerprint
+from timelapse.program.program import Program, as_program, spec_of
+from timelapse.program.times import has_own_times
 from timelapse.run.data import MemoryData
 from timelapse.run.manifest import FORMAT, RunManifest, StateEntry
 from timelapse.run.parameters import params_text

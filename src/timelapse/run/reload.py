@@ -12,10 +12,10 @@ from timelapse.log.part import PartLog
 from timelapse.log.place import as_path, opened
 from timelapse.log.reader import EventReader
 from timelapse.log.without import base_of
-from timelapse.model.fingerprint import fingerprint
-from timelapse.model.kept import load_kept
-from timelapse.model.program import Program, spec_of
-from timelapse.model.versions import load_named
+from timelapse.program.fingerprint import fingerprint
+from timelapse.program.kept import load_kept
+from timelapse.program.program import Program, spec_of
+from timelapse.program.versions import load_named
 from timelapse.run.manifest import RunManifest
 from timelapse.run.parameters import parameter, text_of
 

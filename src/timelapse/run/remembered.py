@@ -24,9 +24,9 @@ from timelapse.log import Log
 from timelapse.log.changed import same_events
 from timelapse.log.joined import version_with
 from timelapse.log.without import base_of, read_as
-from timelapse.model.program import Program
-from timelapse.model.times import kept
 from timelapse.plan import Plan
+from timelapse.program.program import Program
+from timelapse.program.times import kept
 from timelapse.run.describe import about
 from timelapse.run.earlier import Earlier, open_after
 from timelapse.run.late_rows import EndApart, end_apart

@@ -12,8 +12,8 @@ from timelapse.cache.group import Group
 from timelapse.engine.executor import Executor
 from timelapse.errors import UsageError
 from timelapse.log.reader import EventReader
-from timelapse.model.program import Program
 from timelapse.plan import Plan
+from timelapse.program.program import Program
 from timelapse.progress import Progress, Silent
 from timelapse.run.earlier import Earlier
 from timelapse.run.source import Source

@@ -15,9 +15,9 @@ from timelapse.engine.job import schema_of
 from timelapse.errors import RunError, TimelapseError, UsageError, meant
 from timelapse.kinds.base import StateSpec
 from timelapse.model.events import Record
-from timelapse.model.program import Program, spec_of
 from timelapse.model.types import TIME
 from timelapse.moments import Moment, micros
+from timelapse.program.program import Program, spec_of
 from timelapse.progress import Progress
 from timelapse.run.data import DirectoryData, Rows, RunData
 from timelapse.run.manifest import RunManifest, read_manifest

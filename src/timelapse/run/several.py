@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from timelapse.cache.group import Group
-from timelapse.model.program import Program
+from timelapse.program.program import Program
 from timelapse.run.request import Several
 from timelapse.store.scratch import scratch_folder
 

@@ -13,9 +13,9 @@ from timelapse.log import Log, MemoryLog
 from timelapse.log.reader import EventReader
 from timelapse.log.types import heard
 from timelapse.model.events import Event
-from timelapse.model.program import Program, spec_of
-from timelapse.model.silence import goes_on, silent
 from timelapse.moments import shown_time
+from timelapse.program.program import Program, spec_of
+from timelapse.program.silence import goes_on, silent
 from timelapse.run.late_rows import LateRows, late_rows
 
 _SHIPPED_EVENTS = 20_000

@@ -26,12 +26,12 @@ from timelapse.errors import Cancelled, ImpureProgram, NoSpace, Place, StorageEr
 from timelapse.ids import INT64_MAX
 from timelapse.kernels.lowered import lowered_once
 from timelapse.log import Log
-from timelapse.model.failure import Quarantined, most_failures
-from timelapse.model.kept import keep_sources
-from timelapse.model.program import Program, as_program, spec_of
-from timelapse.model.times import has_own_times, kept
 from timelapse.moments import Moment, micros
 from timelapse.plan import Plan
+from timelapse.program.failure import Quarantined, most_failures
+from timelapse.program.kept import keep_sources
+from timelapse.program.program import Program, as_program, spec_of
+from timelapse.program.times import has_own_times, kept
 from timelapse.progress import Progress
 from timelapse.progress.notebook import default_progress
 from timelapse.run.data import DirectoryData

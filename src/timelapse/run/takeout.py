@@ -25,9 +25,9 @@ from timelapse.log.part import PartReader
 from timelapse.log.reader import EventReader, LogReader
 from timelapse.log.types import heard
 from timelapse.model.decimals import in_usual_context
-from timelapse.model.failure import Quarantined
-from timelapse.model.program import Program, spec_of
-from timelapse.model.times import acts_later
+from timelapse.program.failure import Quarantined
+from timelapse.program.program import Program, spec_of
+from timelapse.program.times import acts_later
 from timelapse.progress import Progress
 
 if TYPE_CHECKING:

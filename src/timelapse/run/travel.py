@@ -21,8 +21,8 @@ from timelapse.kinds.base import StateSpec
 from timelapse.log.reader import EventReader
 from timelapse.log.types import heard
 from timelapse.model.decimals import in_usual_context
-from timelapse.model.program import Program, spec_of
-from timelapse.model.times import VIEWS
+from timelapse.program.program import Program, spec_of
+from timelapse.program.times import VIEWS
 from timelapse.run.takeout import reader_without
 from timelapse.tables import merge
 from timelapse.tables.apply import empty

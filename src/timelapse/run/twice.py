@@ -19,8 +19,8 @@ from timelapse.log.reader import EventReader
 from timelapse.log.types import heard
 from timelapse.model.decimals import in_usual_context
 from timelapse.model.events import Event
-from timelapse.model.program import Program, spec_of
-from timelapse.model.times import calendar_of
+from timelapse.program.program import Program, spec_of
+from timelapse.program.times import calendar_of
 from timelapse.serial import Loop
 
 SAMPLE = 256

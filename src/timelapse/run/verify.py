@@ -21,10 +21,10 @@ from timelapse.ids import Phase
 from timelapse.log.reader import EventReader
 from timelapse.log.types import heard
 from timelapse.model.events import Event
-from timelapse.model.failure import quarantined_row
-from timelapse.model.program import Program, spec_of
-from timelapse.model.silence import count_ticks
-from timelapse.model.times import has_own_times
+from timelapse.program.failure import quarantined_row
+from timelapse.program.program import Program, spec_of
+from timelapse.program.silence import count_ticks
+from timelapse.program.times import has_own_times
 from timelapse.progress import Progress
 from timelapse.progress.notebook import default_progress
 from timelapse.run.files import need_files

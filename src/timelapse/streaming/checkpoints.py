@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from timelapse.errors import StorageError
 from timelapse.kernels.base import PassResult
-from timelapse.model.program import Program
+from timelapse.program.program import Program
 from timelapse.store.parts import DAMAGED
 from timelapse.streaming.chain import epochs, newest, read_epoch
 from timelapse.streaming.format import CHECKPOINTS, REMEDY, Checkpoint, checkpoint_name

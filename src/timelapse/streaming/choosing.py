@@ -11,9 +11,9 @@ from timelapse.engine.executor import Executor, LocalExecutor
 from timelapse.env.cores import usable_cores
 from timelapse.env.master import wanted
 from timelapse.kernels.lowered import lowered_once
-from timelapse.model.program import Program
 from timelapse.plan import Plan
 from timelapse.plan.cost import Measured, cost_of
+from timelapse.program.program import Program
 from timelapse.run.conflicts import plan_of
 from timelapse.run.planning import plan_here
 from timelapse.run.request import Engine

@@ -14,8 +14,8 @@ from timelapse.engine.job import schema_of
 from timelapse.errors import Place, RunError
 from timelapse.log.types import EventType, readable_as
 from timelapse.model.events import Field
-from timelapse.model.program import Program, spec_of
 from timelapse.model.types import OptionalType
+from timelapse.program.program import Program, spec_of
 from timelapse.run.records import record_types
 from timelapse.streaming import chain
 from timelapse.streaming.format import Epoch, LiveRun

@@ -23,8 +23,8 @@ from timelapse.ids import INT64_MAX, INT64_MIN
 from timelapse.kernels.base import Abandoned, PassResult, output_schema
 from timelapse.log.types import EventType
 from timelapse.model.events import Record
-from timelapse.model.program import Program, spec_of
-from timelapse.model.silence import is_silent, silent
+from timelapse.program.program import Program, spec_of
+from timelapse.program.silence import is_silent, silent
 from timelapse.run.records import record_types
 from timelapse.streaming.arrivals import Taken, ordered
 from timelapse.streaming.format import Epoch

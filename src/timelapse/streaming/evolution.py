@@ -14,9 +14,9 @@ import pyarrow as pa
 
 from timelapse.kinds.base import StateSpec
 from timelapse.model.events import Event
-from timelapse.model.pending import PENDING, WRITES
-from timelapse.model.program import Program, spec_of
-from timelapse.model.times import VIEWS, kept
+from timelapse.program.pending import PENDING, WRITES
+from timelapse.program.program import Program, spec_of
+from timelapse.program.times import VIEWS, kept
 from timelapse.streaming.declared import unsafe
 from timelapse.streaming.kernel import is_restorable
 from timelapse.streaming.stand import Seen, Stand

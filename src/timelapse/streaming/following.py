@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from timelapse.errors import HandlerError, RunError, StorageError, UsageError
-from timelapse.model.program import Program, as_program
+from timelapse.program.program import Program, as_program
 from timelapse.progress import Progress, Silent
 from timelapse.store.scratch import scratch_folder
 from timelapse.store.waiting import AWAY

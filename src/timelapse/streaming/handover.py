@@ -16,9 +16,9 @@ from timelapse.engine.digest import hash_rejected
 from timelapse.engine.job import Job, SumRow, change_path, rows_name
 from timelapse.errors import Place, ReplayError
 from timelapse.ids import INT64_MAX
-from timelapse.model.fingerprint import fingerprint
-from timelapse.model.program import Program, spec_of
-from timelapse.model.times import has_own_times
+from timelapse.program.fingerprint import fingerprint
+from timelapse.program.program import Program, spec_of
+from timelapse.program.times import has_own_times
 from timelapse.run.manifest import REMEDY
 from timelapse.run.parameters import params_text
 from timelapse.run.run import Run

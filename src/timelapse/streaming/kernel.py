@@ -24,9 +24,9 @@ from timelapse.kernels.rowlog import Earlier
 from timelapse.kernels.source import Source
 from timelapse.log.types import EventType, heard
 from timelapse.model.decimals import in_usual_context
-from timelapse.model.failure import AGAIN
-from timelapse.model.program import Program, spec_of
-from timelapse.model.times import span_of
+from timelapse.program.failure import AGAIN
+from timelapse.program.program import Program, spec_of
+from timelapse.program.times import span_of
 from timelapse.streaming.stand import Stand
 from timelapse.streaming.window import JournalEnd
 from timelapse.tables.apply import empty

@@ -16,9 +16,9 @@ import pyarrow as pa
 from timelapse.errors import Place, RunError, SourceError, UsageError
 from timelapse.log.types import event_types
 from timelapse.model.events import Record
-from timelapse.model.fingerprint import fingerprint
-from timelapse.model.program import Program, as_program
 from timelapse.moments import Moment, micros
+from timelapse.program.fingerprint import fingerprint
+from timelapse.program.program import Program, as_program
 from timelapse.progress import Progress, Silent
 from timelapse.run.request import Engine
 from timelapse.run.run import Run

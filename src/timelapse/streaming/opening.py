@@ -18,8 +18,8 @@ from timelapse.errors import ImpureProgram, Place, RunError, UsageError
 from timelapse.ingest.source import Source
 from timelapse.log.types import EventType, event_types, heard
 from timelapse.model.events import Event
-from timelapse.model.fingerprint import fingerprint
-from timelapse.model.program import Program, spec_of
+from timelapse.program.fingerprint import fingerprint
+from timelapse.program.program import Program, spec_of
 from timelapse.run.describe import source_of
 from timelapse.run.parameters import params_text
 from timelapse.run.request import Engine, check_engine

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from timelapse.display import many
-from timelapse.model.program import Program
+from timelapse.program.program import Program
 from timelapse.run import replay
 from timelapse.streaming import chain
 from timelapse.streaming.declared import types_of

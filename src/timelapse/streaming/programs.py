@@ -9,10 +9,10 @@ from pathlib import Path
 import msgspec
 
 from timelapse.errors import Place, RunError, TimelapseError
-from timelapse.model.fingerprint import fingerprint
-from timelapse.model.kept import FOLDER, keep_sources, load_kept
-from timelapse.model.load import load_program
-from timelapse.model.program import Program
+from timelapse.program.fingerprint import fingerprint
+from timelapse.program.kept import FOLDER, keep_sources, load_kept
+from timelapse.program.load import load_program
+from timelapse.program.program import Program
 from timelapse.run.describe import source_of
 from timelapse.run.parameters import parameter
 from timelapse.store.scratch import process_folder, scratch_folder

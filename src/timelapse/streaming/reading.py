@@ -13,7 +13,7 @@ from timelapse.engine.job import schema_of
 from timelapse.errors import Place, RunError, UsageError, meant
 from timelapse.log import Log
 from timelapse.model.events import Event, Record
-from timelapse.model.program import Program
+from timelapse.program.program import Program
 from timelapse.run.run import Run
 from timelapse.streaming import chain
 from timelapse.streaming.arrivals import PLACE

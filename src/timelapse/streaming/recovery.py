@@ -17,8 +17,8 @@ import pyarrow as pa
 from timelapse.errors import Place, RunError
 from timelapse.kernels.base import Abandoned
 from timelapse.log.types import EventType
-from timelapse.model.failure import Quarantined
-from timelapse.model.program import Program
+from timelapse.program.failure import Quarantined
+from timelapse.program.program import Program
 from timelapse.streaming import chain, checkpoints
 from timelapse.streaming.arrivals import Taken
 from timelapse.streaming.declared import fitted, put_out

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from timelapse.kernels.base import Abandoned
-from timelapse.model.program import Program
 from timelapse.moments import time_text
+from timelapse.program.program import Program
 from timelapse.streaming import chain
 from timelapse.streaming.arrivals import Taken
 from timelapse.streaming.correction import replaced

@@ -9,7 +9,7 @@ import msgspec
 
 from timelapse.errors import StorageError
 from timelapse.kernels.base import PassResult
-from timelapse.model.program import Program
+from timelapse.program.program import Program
 from timelapse.streaming import chain, checkpoints
 from timelapse.streaming.arrivals import Taken
 from timelapse.streaming.declared import Records, refuse_other

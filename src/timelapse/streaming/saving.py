@@ -8,7 +8,7 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager
 
 from timelapse.errors import StorageError
-from timelapse.model.program import Program
+from timelapse.program.program import Program
 from timelapse.progress import Progress
 from timelapse.store.waiting import while_not
 from timelapse.streaming.checkpoints import compact

@@ -21,8 +21,8 @@ from timelapse.errors import Place, RunError, StorageError, UsageError
 from timelapse.kernels.base import Abandoned
 from timelapse.log.types import event_types, heard
 from timelapse.model.events import Record
-from timelapse.model.fingerprint import fingerprint
-from timelapse.model.program import Program, as_program, spec_of
+from timelapse.program.fingerprint import fingerprint
+from timelapse.program.program import Program, as_program, spec_of
 from timelapse.run.run import Run
 from timelapse.store.parts import DAMAGED
 from timelapse.streaming import chain, checkpoints

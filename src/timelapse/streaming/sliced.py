@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import cast
 
 from timelapse.errors import ReplayError
-from timelapse.model.program import Program
-from timelapse.model.times import has_own_times
+from timelapse.program.program import Program
+from timelapse.program.times import has_own_times
 from timelapse.run import replay
 from timelapse.store.scratch import scratch_folder
 from timelapse.streaming.format import Epoch

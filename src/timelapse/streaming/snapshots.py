@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from timelapse.errors import Place, RunError
-from timelapse.model.program import spec_of
+from timelapse.program.program import spec_of
 from timelapse.run.run import Run
 from timelapse.run.shown import presentable
 from timelapse.run.snapshot import Snapshot, write_snapshot

@@ -42,10 +42,10 @@ from timelapse.kernels.base import REJECTED_SCHEMA, PassResult
 from timelapse.kernels.lowered import lowered_once
 from timelapse.log.types import EventType
 from timelapse.model.decimals import in_usual_context
-from timelapse.model.failure import Quarantined
-from timelapse.model.program import Program, spec_of
-from timelapse.model.times import has_own_times
 from timelapse.plan import Plan
+from timelapse.program.failure import Quarantined
+from timelapse.program.program import Program, spec_of
+from timelapse.program.times import has_own_times
 from timelapse.progress import Silent
 from timelapse.run.foresight import compiling
 from timelapse.run.slices import cut, default_slices, least_slices, task_memory

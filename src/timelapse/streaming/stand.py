@@ -9,8 +9,8 @@ import pyarrow as pa
 
 from timelapse.kernels.base import PassResult
 from timelapse.kinds.base import StateSpec
-from timelapse.model.program import Program, spec_of
-from timelapse.model.times import kept
+from timelapse.program.program import Program, spec_of
+from timelapse.program.times import kept
 from timelapse.tables import merge
 from timelapse.tables.apply import empty
 from timelapse.tables.effectlog import PRESENT, since

@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 
 from timelapse.errors import SourceError, UsageError
 from timelapse.kinds.base import StateSpec
-from timelapse.model.program import spec_of
+from timelapse.program.program import spec_of
 from timelapse.streaming.committed import NotKnown, Replaced, looked_up
 from timelapse.streaming.format import Epoch
 from timelapse.streaming.head import Head

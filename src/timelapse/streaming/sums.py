@@ -10,7 +10,7 @@ import pyarrow as pa
 from timelapse.engine.digest import hash_outputs, hash_rejected, run_digest
 from timelapse.engine.job import SumRow, record_name, same_name, schema_bytes, schema_of
 from timelapse.kernels.base import PassResult
-from timelapse.model.failure import Quarantined
+from timelapse.program.failure import Quarantined
 from timelapse.streaming.format import Epoch
 from timelapse.tables.rowhash import ZERO
 

@@ -31,7 +31,7 @@ import pyarrow as pa
 from timelapse.ids import INT64_MAX, INT64_MIN
 from timelapse.kinds.base import ABSENT, StateSpec
 from timelapse.model.decimals import packable
-from timelapse.model.pending import tuples
+from timelapse.program.pending import tuples
 from timelapse.tables.rowhash import HashSum, both_lanes, one_array, seed_of, sum_of
 from timelapse.tables.table import key_arrays, key_hashes, key_list, key_names, to_python, value_array
 

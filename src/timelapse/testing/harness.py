@@ -12,8 +12,8 @@ from timelapse.ids import SECOND
 from timelapse.kinds.base import ABSENT, UNKEYED, StateSpec
 from timelapse.model.decimals import in_usual_context
 from timelapse.model.events import Event, Record
-from timelapse.model.program import Program, spec_of
-from timelapse.model.silence import is_silent, silent
+from timelapse.program.program import Program, spec_of
+from timelapse.program.silence import is_silent, silent
 from timelapse.serial import Loop, Refusal
 
 R = TypeVar("R", bound=Record)

@@ -21,8 +21,8 @@ from timelapse.ids import INT64_MAX, INT64_MIN, SECOND
 from timelapse.log import MemoryLog
 from timelapse.model.decimals import of_int
 from timelapse.model.events import Event
-from timelapse.model.program import Program, as_program, spec_of
 from timelapse.model.types import DecimalType, ListType, OptionalType, ScalarType, ValueType
+from timelapse.program.program import Program, as_program, spec_of
 from timelapse.run import Run, replay, run_serial
 
 SLICES = (1, 2, 3, 7)

@@ -21,8 +21,8 @@ from timelapse.kinds.base import UNKEYED, Op, State
 from timelapse.kinds.grouped import Grouped, Under
 from timelapse.model.decimals import in_usual_context
 from timelapse.model.events import Event
-from timelapse.model.program import HandlerSpec, Program
 from timelapse.observed import Did, ObservedLoop, Observer
+from timelapse.program.program import HandlerSpec, Program
 from timelapse.trace.steps import place_text
 
 
@@ -116,7 +116,7 @@ _OWN_METHODS = {
 _ATTRIBUTE = {"_read": Op(reads=True), "_write": Op(effect="set"), "_delete": Op(effect="set")}
 _INSIDE = tuple(
     os.path.join(os.path.dirname(timelapse.__file__), part)
-    for part in ("kinds" + os.sep, "model" + os.sep, "trace" + os.sep)
+    for part in ("kinds" + os.sep, "model" + os.sep, "program" + os.sep, "trace" + os.sep)
 )
 _SERIAL = os.path.join(os.path.dirname(timelapse.__file__), "serial.py")
 _IN_PLACE = ("+=", "-=")

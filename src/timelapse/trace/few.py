@@ -22,9 +22,9 @@ from timelapse.kinds.base import StateSpec
 from timelapse.kinds.grouped import GROUPS, Grouped, Under
 from timelapse.kinds.past import Done, History
 from timelapse.log.reader import EventReader
-from timelapse.model.binding import bind
 from timelapse.model.events import Event
-from timelapse.model.program import RUNTIME_NAMES, HandlerSpec
+from timelapse.program.binding import bind
+from timelapse.program.program import RUNTIME_NAMES, HandlerSpec
 from timelapse.serial import Backing, DictStore, Journal
 from timelapse.trace import timed
 from timelapse.trace.knowledge import Part, Place, Unfocused

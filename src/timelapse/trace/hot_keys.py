@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from timelapse.log.profile import HotKey, HotKeys, HotState
-from timelapse.model.program import Program, as_program, spec_of
+from timelapse.program.program import Program, as_program, spec_of
 from timelapse.trace.critical import accesses_over
 
 MOST = 10

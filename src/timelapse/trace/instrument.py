@@ -20,10 +20,10 @@ from dataclasses import dataclass, field
 from typing import Any, TypeGuard
 
 from timelapse.analysis.views import is_view, viewed
+from timelapse.code.functions import compiled_within, remade
+from timelapse.code.source import function_source
 from timelapse.depth import roomy
 from timelapse.kept import Kept
-from timelapse.model.functions import compiled_within, remade
-from timelapse.model.source import function_source
 
 _LEAVING = (ast.Return, ast.Raise, ast.Continue, ast.Break)
 

@@ -18,10 +18,10 @@ from timelapse.analysis.result import PassProgram
 from timelapse.analysis.slicing import accesses, build_pass, functions
 from timelapse.kinds.base import UNKEYED, StateSpec
 from timelapse.kinds.grouped import Grouped, Under
-from timelapse.model.binding import bind
 from timelapse.model.events import Event
-from timelapse.model.program import params_of
 from timelapse.model.types import INT, STR, TupleType
+from timelapse.program.binding import bind
+from timelapse.program.program import params_of
 from timelapse.trace.columns import Pattern
 
 if TYPE_CHECKING:

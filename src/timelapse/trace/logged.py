@@ -14,7 +14,7 @@ from timelapse.log.rows import row_maker
 from timelapse.log.types import bind as bind_types
 from timelapse.log.types import heard
 from timelapse.model.events import Event
-from timelapse.model.program import Program, spec_of
+from timelapse.program.program import Program, spec_of
 from timelapse.run.run import Run
 from timelapse.run.takeout import reader_without
 from timelapse.trace.columns import picked

@@ -24,8 +24,8 @@ from timelapse.kinds.grouped import Grouped, Under
 from timelapse.log.reader import EventReader
 from timelapse.log.types import heard
 from timelapse.model.events import Event
-from timelapse.model.program import spec_of
-from timelapse.model.times import span_of
+from timelapse.program.program import spec_of
+from timelapse.program.times import span_of
 from timelapse.progress import Progress, Silent
 from timelapse.run.run import Run
 from timelapse.run.takeout import reader_without

@@ -17,7 +17,7 @@ from timelapse.kernels.native.leaving import TooOften
 from timelapse.kinds.base import ABSENT
 from timelapse.kinds.grouped import Under
 from timelapse.model.events import Event
-from timelapse.model.program import HandlerSpec
+from timelapse.program.program import HandlerSpec
 from timelapse.trace import timed
 from timelapse.trace.columns import Seqs
 from timelapse.trace.few import number_of, place_of_number

@@ -13,7 +13,7 @@ import numpy as np
 from timelapse.errors import TimelapseError
 from timelapse.ids import Phase
 from timelapse.model.events import Event
-from timelapse.model.times import calendar_of
+from timelapse.program.times import calendar_of
 from timelapse.trace import timed
 from timelapse.trace.few import Few, events_of, number_of
 from timelapse.trace.knowledge import Uncompiled, Unfocused

@@ -19,8 +19,8 @@ from timelapse.kinds.past import Window
 from timelapse.log.reader import EventReader
 from timelapse.log.types import heard
 from timelapse.model.events import Event
-from timelapse.model.program import HandlerSpec, spec_of
 from timelapse.observed import Did, ObservedLoop, Observer
+from timelapse.program.program import HandlerSpec, spec_of
 from timelapse.progress import Progress, Silent
 from timelapse.run.run import Run
 from timelapse.run.takeout import reader_without

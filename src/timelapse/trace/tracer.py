@@ -14,6 +14,7 @@ import pyarrow.compute as pc
 
 from timelapse.analysis import analyse, final_pass
 from timelapse.analysis.result import PassProgram
+from timelapse.code.source import function_source
 from timelapse.errors import ReplayError, TimelapseError
 from timelapse.ids import Phase
 from timelapse.kernels.base import REJECTED_SCHEMA
@@ -24,9 +25,8 @@ from timelapse.kernels.python.steps import SteppingKernel
 from timelapse.kernels.walk import Moment
 from timelapse.kinds.effects import Journal, undo
 from timelapse.model.events import Event, Record
-from timelapse.model.program import HandlerSpec, Program, params_of, runtime, spec_of
-from timelapse.model.source import function_source
-from timelapse.model.times import VIEWS
+from timelapse.program.program import HandlerSpec, Program, params_of, runtime, spec_of
+from timelapse.program.times import VIEWS
 from timelapse.run.run import Run
 from timelapse.serial import SerialOutcome
 from timelapse.tables.rowhash import alike

@@ -23,8 +23,8 @@ from timelapse.kinds.grouped import Grouped
 from timelapse.log.reader import EventReader
 from timelapse.log.types import heard
 from timelapse.model.events import Event
-from timelapse.model.program import spec_of
-from timelapse.model.times import VIEWS, span_of, width_of
+from timelapse.program.program import spec_of
+from timelapse.program.times import VIEWS, span_of, width_of
 from timelapse.progress import Progress
 from timelapse.run.run import Run
 from timelapse.trace.focus import Focus

@@ -13,7 +13,7 @@ from timelapse.kernels.walk import Untold
 from timelapse.kinds.base import ABSENT
 from timelapse.kinds.grouped import Under
 from timelapse.model.decimals import in_usual_context
-from timelapse.model.program import ProgramSpec, spec_of
+from timelapse.program.program import ProgramSpec, spec_of
 from timelapse.progress import Progress
 from timelapse.progress.notebook import default_progress
 from timelapse.run.run import Run

@@ -10,7 +10,7 @@ from timelapse.kinds.base import ABSENT
 from timelapse.kinds.grouped import Under
 from timelapse.kinds.past import Done
 from timelapse.model.events import Event
-from timelapse.model.program import HandlerSpec
+from timelapse.program.program import HandlerSpec
 from timelapse.trace.knowledge import Place
 
 

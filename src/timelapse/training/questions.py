@@ -12,11 +12,11 @@ from typing import Any
 
 from timelapse.analysis import analyse
 from timelapse.analysis.ir import FunctionIR
+from timelapse.code.source import function_source
 from timelapse.errors import Place, UsageError
 from timelapse.model.events import Event
-from timelapse.model.program import Program, spec_of
-from timelapse.model.source import function_source
-from timelapse.model.times import VIEWS
+from timelapse.program.program import Program, spec_of
+from timelapse.program.times import VIEWS
 
 _SENDS = ("send", "cancel")
 _HARMLESS = ("emit", "reject", "now")

@@ -34,9 +34,9 @@ from timelapse.log import Log
 from timelapse.log.asked import AskedLog
 from timelapse.log.types import EventType
 from timelapse.model.events import Event, Record
-from timelapse.model.program import Program, as_program, spec_of
-from timelapse.model.silence import allowing
 from timelapse.model.types import BOOL, BYTES, FLOAT, INT, STR, TIME, OptionalType, ValueType
+from timelapse.program.program import Program, as_program, spec_of
+from timelapse.program.silence import allowing
 from timelapse.progress import Progress
 from timelapse.run import Run, replay
 from timelapse.run.records import nameable_records, record_types

@@ -24,7 +24,7 @@ from timelapse.kernels.native import build
 from timelapse.kernels.source import Source
 from timelapse.log import MemoryLog
 from timelapse.model.events import Event
-from timelapse.model.program import spec_of
+from timelapse.program.program import spec_of
 from timelapse.testing import check_replay
 
 

@@ -28,8 +28,8 @@ from timelapse.kernels.choose import SWITCH
 from timelapse.kernels.native import build
 from timelapse.log import MemoryLog
 from timelapse.model.events import Event
-from timelapse.model.program import spec_of
 from timelapse.plan import make_plan
+from timelapse.program.program import spec_of
 from timelapse.run import Run, run_serial
 from timelapse.testing import assert_same
 

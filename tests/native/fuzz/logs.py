@@ -8,8 +8,8 @@ from typing import Any
 
 import timelapse as tl
 from timelapse.model.events import Event
-from timelapse.model.program import spec_of
 from timelapse.model.types import ListType, OptionalType, ScalarType, ValueType
+from timelapse.program.program import spec_of
 
 _INTS = (
     2**63 - 1,

@@ -7,14 +7,14 @@ import types
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from timelapse.analysis import cfg
 from timelapse.analysis.depend import Graph
 from timelapse.analysis.ir import FunctionIR, Node, StateWrite, Vertex
 from timelapse.analysis.library import Library
-from timelapse.analysis.scope import Scope
 from timelapse.analysis.tables import PURE_BUILTINS, builtin_name, is_math
+from timelapse.code import cfg
+from timelapse.code.scope import Scope
+from timelapse.code.source import all_nodes, function_source
 from timelapse.kinds.base import StateSpec
-from timelapse.model.source import all_nodes, function_source
 
 
 @dataclass(frozen=True)

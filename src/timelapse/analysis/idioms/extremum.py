@@ -8,11 +8,11 @@ from timelapse.analysis.depend import Graph
 from timelapse.analysis.idioms.base import Guard, Rewritten, Verdict, is_pure, reads_state, same
 from timelapse.analysis.idioms.values import field_types, surely_float
 from timelapse.analysis.ir import FunctionIR, StateWrite, Vertex
-from timelapse.analysis.scope import Scope
 from timelapse.analysis.tables import builtin_name
+from timelapse.code.scope import Scope
+from timelapse.code.source import all_nodes
 from timelapse.kinds.base import ABSENT, StateSpec
 from timelapse.kinds.value import Value
-from timelapse.model.source import all_nodes
 from timelapse.model.types import BYTES, FLOAT, INT, STR, TIME, DecimalType
 
 _TOTAL = (INT, TIME, STR, BYTES)

@@ -6,8 +6,8 @@ import ast
 
 from timelapse.analysis.depend import Graph
 from timelapse.analysis.ir import FunctionIR
-from timelapse.analysis.scope import Scope
 from timelapse.analysis.tables import builtin_name
+from timelapse.code.scope import Scope
 from timelapse.kinds.counter import Counter
 from timelapse.kinds.sum import Sum
 from timelapse.model.types import FLOAT, OptionalType, ValueType

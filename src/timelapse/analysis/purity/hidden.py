@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from timelapse.analysis.purity.names import is_installed, name_of
 from timelapse.analysis.purity.shared import change_through
 from timelapse.analysis.result import Severity
-from timelapse.model.source import all_nodes, function_source
+from timelapse.code.source import all_nodes, function_source
 
 if TYPE_CHECKING:
     from timelapse.analysis.purity.rules import Finding

@@ -12,8 +12,8 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from timelapse.analysis.purity.names import Reference
-from timelapse.model.load import user_modules
-from timelapse.model.source import all_nodes
+from timelapse.code.source import all_nodes
+from timelapse.program.load import user_modules
 
 if TYPE_CHECKING:
     from timelapse.analysis.purity.walk import Scope

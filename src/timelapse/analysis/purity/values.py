@@ -11,7 +11,7 @@ import typing
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, Literal
 
-from timelapse.model.source import all_nodes
+from timelapse.code.source import all_nodes
 from timelapse.model.types import ListType, OptionalType, ScalarType, TupleType, ValueType
 
 if TYPE_CHECKING:

@@ -18,10 +18,10 @@ from typing import Any
 from timelapse.analysis.purity.names import CODE_TYPES, Reference, is_installed, resolve_chain, root_of
 from timelapse.analysis.purity.rules import RULES, Finding
 from timelapse.analysis.result import Diagnostic
+from timelapse.code.source import FunctionNode, all_nodes, function_source, wrapped
 from timelapse.errors import Place
 from timelapse.model.events import Event, Record
-from timelapse.model.program import Program, ProgramSpec, spec_of
-from timelapse.model.source import FunctionNode, all_nodes, function_source, wrapped
+from timelapse.program.program import Program, ProgramSpec, spec_of
 
 
 @dataclass(frozen=True)

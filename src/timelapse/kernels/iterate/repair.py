@@ -33,7 +33,7 @@ from timelapse.log.reader import Chunk
 from timelapse.log.rows import row_maker
 from timelapse.log.types import bind
 from timelapse.model.events import Event
-from timelapse.model.program import Program, spec_of
+from timelapse.program.program import Program, spec_of
 from timelapse.tables.levels import Start
 
 MOST = 0.3

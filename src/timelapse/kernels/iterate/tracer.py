@@ -30,11 +30,11 @@ from timelapse.kernels.python.stores import NullStore
 from timelapse.kinds.base import ABSENT, State, StateSpec
 from timelapse.kinds.grouped import Grouped
 from timelapse.kinds.registry import forms
-from timelapse.model.binding import bind
 from timelapse.model.events import Event, Record
-from timelapse.model.program import Program, Rejection, rejection, spec_of
-from timelapse.model.times import check_sent, loop_bound
 from timelapse.model.types import INT, TIME
+from timelapse.program.binding import bind
+from timelapse.program.program import Program, Rejection, rejection, spec_of
+from timelapse.program.times import check_sent, loop_bound
 
 Base = Callable[[Any], Any]
 """What a key holds before the event under way, or ABSENT."""

@@ -16,7 +16,7 @@ from timelapse.kernels.base import PassResult, Tick
 from timelapse.kernels.native.kernel import NativeKernel
 from timelapse.kernels.native.unit import Unit
 from timelapse.kernels.source import Source
-from timelapse.model.program import Program
+from timelapse.program.program import Program
 from timelapse.tables.sharing import at_once
 
 

@@ -28,7 +28,7 @@ from timelapse.kernels.native.kernel import PIECE, Ints, NativeKernel
 from timelapse.kernels.native.memory.again import MOST_NOTES
 from timelapse.kernels.native.memory.strings import Interned
 from timelapse.kernels.native.unit import Back, Unit, left
-from timelapse.model.program import Program
+from timelapse.program.program import Program
 
 _SHARE = 8
 """What it holds takes at most this part of the memory: one in so many."""

@@ -12,7 +12,7 @@ from dataclasses import replace
 from timelapse.analysis.result import PassProgram
 from timelapse.kernels.lowered import lowered_pass, refused
 from timelapse.kernels.native.unit import Column, Unit
-from timelapse.model.program import Program, spec_of
+from timelapse.program.program import Program, spec_of
 
 
 def in_order(unit: Unit) -> dict[str, list[int]]:

@@ -21,7 +21,7 @@ from timelapse.kinds.effects import Journal
 from timelapse.log.reader import Chunk
 from timelapse.log.rows import row_maker
 from timelapse.model.events import Event
-from timelapse.model.program import Program
+from timelapse.program.program import Program
 
 SHARE = 64
 """One event in so many may run as Python without the rest of the slice doing so too."""

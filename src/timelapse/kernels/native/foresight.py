@@ -31,8 +31,8 @@ from timelapse.kernels.native.outputs import NUMPY
 from timelapse.kernels.native.raised import raised_rows
 from timelapse.kernels.native.unit import Column, Unit
 from timelapse.kernels.source import Source
-from timelapse.model.failure import Quarantined
-from timelapse.model.program import Program, params_of
+from timelapse.program.failure import Quarantined
+from timelapse.program.program import Program, params_of
 
 if TYPE_CHECKING:
     from timelapse.kernels.native.decider import Decider

@@ -48,7 +48,7 @@ from timelapse.kernels.source import Source
 from timelapse.kinds.effects import Journal
 from timelapse.log.reader import Chunk
 from timelapse.model.events import Event
-from timelapse.model.program import Program, params_of, spec_of
+from timelapse.program.program import Program, params_of, spec_of
 from timelapse.tables.apply import empty
 from timelapse.tables.levels import Start, whole
 from timelapse.tables.table import to_dict

@@ -20,7 +20,7 @@ from timelapse.kernels.native.unit import Unit
 from timelapse.kernels.python.steps import Step, ticks_of
 from timelapse.kernels.source import Source
 from timelapse.log.reader import Chunk
-from timelapse.model.program import Program, spec_of
+from timelapse.program.program import Program, spec_of
 
 _MOST_TICKS = 1 << 16
 """So many ticks at most stand in a chunk together."""

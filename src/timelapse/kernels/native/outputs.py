@@ -18,8 +18,8 @@ from timelapse.kernels.native.raised import raised_rows
 from timelapse.kernels.native.unit import REFUSED, Unit
 from timelapse.log.rows import row_maker
 from timelapse.model.events import Event, Field, Record
-from timelapse.model.failure import Quarantined
 from timelapse.model.types import BYTES, INT, STR, OptionalType
+from timelapse.program.failure import Quarantined
 
 Ints = npt.NDArray[np.int64]
 ReadColumns = dict[str, dict[str, tuple[list[Array], pa.DataType, list[Array] | None]]]

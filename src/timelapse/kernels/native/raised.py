@@ -12,7 +12,7 @@ import numpy.typing as npt
 from timelapse.ids import Phase
 from timelapse.kernels.native.memory.strings import Interned
 from timelapse.kernels.native.unit import REFUSED, Raised, Unit, Word
-from timelapse.model.failure import LONGEST, Quarantined, cause_of
+from timelapse.program.failure import LONGEST, Quarantined, cause_of
 
 _CONVERSIONS: dict[int, Callable[[object], str]] = {ord("s"): str, ord("r"): repr, ord("a"): ascii}
 _PLAIN = Word("int")

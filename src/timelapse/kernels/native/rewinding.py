@@ -31,8 +31,8 @@ from timelapse.kernels.native.memory.effectlog import NativeLog
 from timelapse.kernels.native.memory.keeping import Kept
 from timelapse.kernels.native.unit import Unit
 from timelapse.kernels.source import Source
-from timelapse.model.failure import Quarantined, quarantined_row
-from timelapse.model.program import Program
+from timelapse.program.failure import Quarantined, quarantined_row
+from timelapse.program.program import Program
 
 _LEAST, _AT_FIRST = 64, 4096
 """Steps between two moments: the least, and the number until something fails late."""

@@ -27,7 +27,7 @@ from timelapse.kernels.native.unit import Unit
 from timelapse.kernels.native.views import Foreign
 from timelapse.kernels.supply import Supply
 from timelapse.log.reader import Chunk
-from timelapse.model.program import Program
+from timelapse.program.program import Program
 from timelapse.tables.levels import Start
 
 

@@ -16,8 +16,8 @@ from timelapse.kernels.native.foresight import Foresight
 from timelapse.kernels.native.memory.strings import Interned
 from timelapse.kernels.native.unit import LATE, TAKES, Unit
 from timelapse.kernels.source import Source
-from timelapse.model.failure import Quarantined
-from timelapse.model.program import Program
+from timelapse.program.failure import Quarantined
+from timelapse.program.program import Program
 
 
 class TakenOut:

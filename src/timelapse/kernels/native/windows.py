@@ -21,9 +21,9 @@ from timelapse.analysis.result import PassProgram
 from timelapse.kernels.native.lowering.values import Refused
 from timelapse.kinds.base import StateSpec
 from timelapse.kinds.counter import Counter
-from timelapse.model.program import Program, spec_of
-from timelapse.model.times import VIEWS, width_of
 from timelapse.model.types import INT
+from timelapse.program.program import Program, spec_of
+from timelapse.program.times import VIEWS, width_of
 
 MODERATE = 2**61
 """No part of a window over sums within this leaves int64."""

@@ -6,7 +6,7 @@ import pyarrow as pa
 
 from timelapse.kernels.base import REJECTED_SCHEMA, output_schema, table_of
 from timelapse.model.events import Record
-from timelapse.model.failure import Quarantined
+from timelapse.program.failure import Quarantined
 from timelapse.tables.table import transposed
 
 Row = tuple[int, int, int, int, Record]

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections import deque
 
 from timelapse.model.events import Event
-from timelapse.model.program import ProgramSpec
-from timelapse.model.times import loop_bound
+from timelapse.program.program import ProgramSpec
+from timelapse.program.times import loop_bound
 
 
 class Derived:

@@ -24,12 +24,12 @@ from timelapse.kernels.python.held import Held, Live, nobody_else
 from timelapse.kernels.python.windows import Windows
 from timelapse.kernels.source import Source
 from timelapse.kinds.effects import Journal, undo
-from timelapse.model.binding import bind
 from timelapse.model.events import Event, Record
-from timelapse.model.failure import handler_error, is_reproducible, quarantined_row
-from timelapse.model.pending import WRITES
-from timelapse.model.program import Program, Rejection, rejection, runtime, spec_of
-from timelapse.model.times import check_sent
+from timelapse.program.binding import bind
+from timelapse.program.failure import handler_error, is_reproducible, quarantined_row
+from timelapse.program.pending import WRITES
+from timelapse.program.program import Program, Rejection, rejection, runtime, spec_of
+from timelapse.program.times import check_sent
 from timelapse.tables.apply import Change
 
 RECORDER = "tl_record"

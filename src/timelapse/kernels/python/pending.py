@@ -9,7 +9,8 @@ from typing import Any
 
 from timelapse.kinds.base import ABSENT, StateSpec, Store
 from timelapse.model.events import Event
-from timelapse.model.pending import (
+from timelapse.model.types import OptionalType, TupleType
+from timelapse.program.pending import (
     DatedWrite,
     Place,
     WritePlace,
@@ -20,8 +21,7 @@ from timelapse.model.pending import (
     unpack,
     unpack_write,
 )
-from timelapse.model.times import timer_of
-from timelapse.model.types import OptionalType, TupleType
+from timelapse.program.times import timer_of
 
 
 class _Numbers:

@@ -27,10 +27,10 @@ from timelapse.kernels.python.pending import Pending, Writes, as_given
 from timelapse.kernels.source import Source
 from timelapse.kinds.effects import undo
 from timelapse.model.events import Event
-from timelapse.model.failure import handler_error
-from timelapse.model.pending import PENDING, WRITES, DatedWrite
-from timelapse.model.program import HandlerSpec, Program, Rejection, runtime, spec_of
-from timelapse.model.times import calendar_of, check_sent, due_at, not_a_type, span_of, timer_of
+from timelapse.program.failure import handler_error
+from timelapse.program.pending import PENDING, WRITES, DatedWrite
+from timelapse.program.program import HandlerSpec, Program, Rejection, runtime, spec_of
+from timelapse.program.times import calendar_of, check_sent, due_at, not_a_type, span_of, timer_of
 
 _BEHIND = 1 << 30
 """More than any handler's place."""

@@ -17,8 +17,8 @@ from timelapse.kernels.former import Guard
 from timelapse.kernels.source import Source
 from timelapse.kinds.base import ABSENT, State
 from timelapse.model.events import Event, Record
-from timelapse.model.failure import quarantined_row
-from timelapse.model.program import Program, ProgramSpec, spec_of
+from timelapse.program.failure import quarantined_row
+from timelapse.program.program import Program, ProgramSpec, spec_of
 from timelapse.serial import Loop, Output, Refusal, SerialOutcome
 from timelapse.tables.apply import changes_table
 

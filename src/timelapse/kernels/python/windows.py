@@ -20,8 +20,8 @@ from timelapse.kinds.base import ABSENT, State, Store
 from timelapse.kinds.effects import Journal
 from timelapse.kinds.grouped import Grouped
 from timelapse.kinds.past import recording
-from timelapse.model.program import Program, TimeUse, spec_of
-from timelapse.model.times import kept, unseen, width_of
+from timelapse.program.program import Program, TimeUse, spec_of
+from timelapse.program.times import kept, unseen, width_of
 from timelapse.tables.effectlog import NET, OPS, PRESENT
 from timelapse.tables.shelf import Shelf
 

@@ -14,7 +14,7 @@ from timelapse.kernels.base import PassResult, Tick
 from timelapse.kernels.python.timed import result_of
 from timelapse.kernels.source import Source
 from timelapse.kernels.takeout.taking import without_failing
-from timelapse.model.program import Program, spec_of
+from timelapse.program.program import Program, spec_of
 
 
 class TakingKernel:

@@ -11,7 +11,7 @@ from timelapse.kernels.takeout.looking import CellHistory, FrontDone
 from timelapse.kinds.base import ABSENT, StateSpec
 from timelapse.kinds.grouped import Grouped, parts_of
 from timelapse.kinds.past import Done, History
-from timelapse.model.agenda import Agenda, Dated
+from timelapse.program.agenda import Agenda, Dated
 from timelapse.serial import Backing, DictStore, Journal
 
 if TYPE_CHECKING:

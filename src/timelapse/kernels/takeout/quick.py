@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from timelapse.errors import HandlerError
-from timelapse.model.failure import handler_error
+from timelapse.program.failure import handler_error
 from timelapse.serial import Loop
 
 

@@ -19,10 +19,10 @@ from timelapse.kernels.takeout.indexes import Indexes
 from timelapse.kernels.takeout.looking import Told
 from timelapse.kernels.takeout.noted import NotedAgenda, NotedBacking, NotedStore
 from timelapse.kernels.takeout.quick import QuickLoop
-from timelapse.model.agenda import Dated
 from timelapse.model.events import Event, Record
-from timelapse.model.program import HandlerSpec, Program
-from timelapse.model.times import kept
+from timelapse.program.agenda import Dated
+from timelapse.program.program import HandlerSpec, Program
+from timelapse.program.times import kept
 from timelapse.serial import Refusal
 
 GAP = (1 << 32) + 1

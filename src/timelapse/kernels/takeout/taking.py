@@ -24,9 +24,9 @@ from timelapse.log.reader import EventReader
 from timelapse.log.types import heard
 from timelapse.model.decimals import in_usual_context
 from timelapse.model.events import Event
-from timelapse.model.failure import Quarantined, quarantined_row, too_many, with_traceback
-from timelapse.model.program import Program, spec_of
-from timelapse.model.times import acts_later
+from timelapse.program.failure import Quarantined, quarantined_row, too_many, with_traceback
+from timelapse.program.program import Program, spec_of
+from timelapse.program.times import acts_later
 from timelapse.serial import Loop, Output, Refusal, SerialOutcome
 
 _SPACING = 32

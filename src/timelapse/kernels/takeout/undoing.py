@@ -24,8 +24,8 @@ from timelapse.kernels.takeout.quick import QuickLoop
 from timelapse.kernels.takeout.steplog import WITHDRAWN, Key, NotedLoop, Step, key_of
 from timelapse.kinds.base import ABSENT, StateSpec
 from timelapse.kinds.past import Done, History, Operation
-from timelapse.model.agenda import Agenda, Dated
-from timelapse.model.program import Program
+from timelapse.program.agenda import Agenda, Dated
+from timelapse.program.program import Program
 from timelapse.serial import Backing, DictStore, Journal, Refusal
 
 _key_of = attrgetter("key")

@@ -24,7 +24,7 @@ from timelapse.decoding import decoded
 from timelapse.env.scheduler import come_soon
 from timelapse.errors import SourceError, StorageError, TimelapseError, UsageError
 from timelapse.kinds.base import StateSpec
-from timelapse.model.program import spec_of
+from timelapse.program.program import spec_of
 from timelapse.store.parts import DAMAGED
 from timelapse.streaming.following import Following, not_its_own
 from timelapse.streaming.live import Live

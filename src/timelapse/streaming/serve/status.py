@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from timelapse.model.program import spec_of
 from timelapse.moments import time_text
+from timelapse.program.program import spec_of
 from timelapse.streaming.live import Live
 from timelapse.streaming.sums import digest_of
 

@@ -16,9 +16,9 @@ import types
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from timelapse.code.source import function_source
 from timelapse.kernels.native.lowering.values import NOT_CONSTANT, Env, EventRef, SelfRef, Value
 from timelapse.model.events import Event
-from timelapse.model.source import function_source
 
 _BUILTINS = {
     len, abs, min, max, sum, any, all, sorted, reversed, int, float, bool, str, bytes, ord, chr, round, divmod,

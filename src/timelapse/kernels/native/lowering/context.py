@@ -14,7 +14,7 @@ from timelapse.kernels.native.lowering.values import Refused, Value, constant
 from timelapse.kernels.native.unit import Unit
 from timelapse.kernels.native.windows import sliding_of
 from timelapse.model.events import Event
-from timelapse.model.program import Program, ProgramSpec, params_of, spec_of
+from timelapse.program.program import Program, ProgramSpec, params_of, spec_of
 
 
 class Frame:

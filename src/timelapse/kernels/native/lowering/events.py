@@ -8,7 +8,7 @@ from timelapse.kernels.native.lowering.values import Refused
 from timelapse.kernels.native.unit import Instant, Later, Ticking
 from timelapse.kinds.grouped import Grouped
 from timelapse.model.events import Event
-from timelapse.model.times import span_of
+from timelapse.program.times import span_of
 
 
 def events_of(ctx: Context, *, ticks_apart: bool) -> list[list[PassHandler]]:

@@ -13,8 +13,8 @@ import types
 from collections.abc import Mapping
 from typing import Any
 
+from timelapse.code.source import function_source
 from timelapse.model.events import Event
-from timelapse.model.source import function_source
 from timelapse.model.types import ListType, OptionalType, ScalarType
 
 _STR = frozenset({

@@ -8,12 +8,12 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from timelapse.analysis.result import PassHandler
+from timelapse.code.source import function_source
 from timelapse.kernels.native.lowering.code import Code
 from timelapse.kernels.native.lowering.context import Context, Frame
 from timelapse.kernels.native.lowering.form import Break
 from timelapse.kernels.native.lowering.scopes import returns_in_place
 from timelapse.kernels.native.lowering.values import NONE, Env, Refused, Value
-from timelapse.model.source import function_source
 
 if TYPE_CHECKING:
     from timelapse.kernels.native.lowering.rules import Rules

@@ -50,7 +50,7 @@ from timelapse.kernels.native.memory.layout import row_words
 from timelapse.kernels.native.unit import TAKES, Unit
 from timelapse.kernels.native.windows import KEPT, USED
 from timelapse.kinds.grouped import Grouped
-from timelapse.model.program import Program, spec_of
+from timelapse.program.program import Program, spec_of
 
 Show = Callable[[Unit, str, Sequence[Node]], None]
 """Called with what is made, a type of event and its code, once nothing is left in it that is not needed."""

@@ -10,8 +10,8 @@ from timelapse.kernels.native.lowering.context import Context, Frame
 from timelapse.kernels.native.lowering.trying import Trial
 from timelapse.kernels.native.lowering.values import NOT_CONSTANT, Env, Refused
 from timelapse.kernels.native.unit import Word
-from timelapse.model.failure import cause_of, is_reproducible
-from timelapse.model.program import Rejection
+from timelapse.program.failure import cause_of, is_reproducible
+from timelapse.program.program import Rejection
 
 if TYPE_CHECKING:
     from timelapse.kernels.native.lowering.rules import Rules

@@ -35,7 +35,7 @@ from timelapse.kernels.native.lowering.values import (
 )
 from timelapse.kernels.native.unit import PAUSED, SENDS, SPENT
 from timelapse.model.events import Event
-from timelapse.model.program import Program, spec_of
+from timelapse.program.program import Program, spec_of
 
 NOBODY = -1
 """Stands for the type of events that no handler of the pass listens to. They count for the bound on derived events."""

@@ -11,7 +11,7 @@ from timelapse.kernels.native.lowering.form import Keep, Leave, Look, Node, Occu
 from timelapse.kernels.native.lowering.lower import lowered
 from timelapse.kernels.native.lowering.printing import line_of, printed
 from timelapse.kernels.native.unit import Column, Unit
-from timelapse.model.program import Program
+from timelapse.program.program import Program
 
 
 @dataclass

@@ -15,9 +15,9 @@ from timelapse.kernels.native.memory.layout import Layout, beside, layout_of, mo
 from timelapse.kernels.native.unit import ABROAD, LISTS
 from timelapse.kernels.native.windows import heads_spec, members_spec, views_in
 from timelapse.kinds.base import StateSpec
-from timelapse.model.program import TimeUse
-from timelapse.model.times import width_of
 from timelapse.model.types import TupleType
+from timelapse.program.program import TimeUse
+from timelapse.program.times import width_of
 from timelapse.tables.table import key_types
 
 

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from timelapse.kernels.native.lowering.context import Context, Frame
 from timelapse.kernels.native.lowering.flow import Rejected
 from timelapse.kernels.native.unit import LATE, Raised
-from timelapse.model.failure import cause_of
+from timelapse.program.failure import cause_of
 
 if TYPE_CHECKING:
     from timelapse.kernels.native.lowering.code import Code

@@ -14,8 +14,8 @@ from timelapse.kernels.python.flat.types import GUARD_NAMES
 from timelapse.kernels.python.flat.written import Choice, Written
 from timelapse.kinds.base import ABSENT, UNKEYED
 from timelapse.kinds.grouped import Grouped
-from timelapse.model.program import Rejection, params_of
 from timelapse.model.types import FLOAT, TupleType
+from timelapse.program.program import Rejection, params_of
 from timelapse.tables.lookup import LazyDict
 
 if TYPE_CHECKING:

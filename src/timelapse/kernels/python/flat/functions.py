@@ -9,11 +9,11 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from timelapse.code.functions import compiled_within, remade
+from timelapse.code.source import FunctionNode, all_nodes
 from timelapse.kernels.python.flat.infer import bound_names
 from timelapse.kernels.python.flat.states import StateCode
 from timelapse.model.events import Event, Record
-from timelapse.model.functions import compiled_within, remade
-from timelapse.model.source import FunctionNode, all_nodes
 
 _REFUSED = {"locals", "vars", "dir", "eval", "exec", "globals"}
 

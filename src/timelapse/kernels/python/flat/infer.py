@@ -8,6 +8,7 @@ import types
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from timelapse.code.source import FunctionNode, all_nodes, function_source
 from timelapse.kernels.python.flat.types import (
     ANY,
     BOOL,
@@ -23,7 +24,6 @@ from timelapse.kernels.python.flat.types import (
     join,
     of_value,
 )
-from timelapse.model.source import FunctionNode, all_nodes, function_source
 
 MISSING: Any = object()
 _DEPTH = 4

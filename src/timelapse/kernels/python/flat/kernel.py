@@ -33,8 +33,8 @@ from timelapse.kinds.base import ABSENT
 from timelapse.kinds.effects import Journal, undo
 from timelapse.log.reader import Chunk
 from timelapse.model.events import Event, Record
-from timelapse.model.program import Program, Rejection, params_of, rejection, runtime
-from timelapse.model.times import check_sent, loop_bound
+from timelapse.program.program import Program, Rejection, params_of, rejection, runtime
+from timelapse.program.times import check_sent, loop_bound
 from timelapse.tables.apply import Change, changes_of_empty
 from timelapse.tables.lookup import LazyDict
 from timelapse.tables.table import key_arrays

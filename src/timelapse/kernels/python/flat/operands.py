@@ -7,13 +7,13 @@ import types
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from timelapse.code.source import FunctionNode, all_nodes
 from timelapse.kernels.python.flat.functions import Pass
 from timelapse.kernels.python.flat.infer import Scope, called_scope
 from timelapse.kernels.python.flat.states import StateCode, read_type
 from timelapse.kernels.python.flat.text import expression, statements
 from timelapse.kernels.python.flat.types import ANY, INT64, Type, declared, guard, of_value
 from timelapse.kinds.grouped import Grouped
-from timelapse.model.source import FunctionNode, all_nodes
 from timelapse.model.types import FLOAT, TupleType, ValueType
 
 

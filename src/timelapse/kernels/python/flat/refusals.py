@@ -12,10 +12,10 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from timelapse.analysis.views import LOOKING
+from timelapse.code.source import all_nodes
 from timelapse.kernels.python.flat.infer import tree_of
 from timelapse.kernels.python.flat.rows import refuse as refuse_row
 from timelapse.kinds.base import StateSpec
-from timelapse.model.source import all_nodes
 
 if TYPE_CHECKING:
     from timelapse.kernels.python.flat.rewrite import Rewriter

@@ -14,6 +14,7 @@ import types
 from collections.abc import Sequence
 from typing import Any
 
+from timelapse.code.source import FunctionNode, all_nodes
 from timelapse.kernels.python.flat import refusals, rows, states, writes
 from timelapse.kernels.python.flat.functions import Made, Pass, Unrewritable, can_be_rewritten, compiled
 from timelapse.kernels.python.flat.infer import called_scope, plain_arguments, tree_of
@@ -21,7 +22,6 @@ from timelapse.kernels.python.flat.operands import Operands
 from timelapse.kernels.python.flat.text import expression
 from timelapse.kernels.python.flat.types import SCALARS, Type, declared
 from timelapse.model.events import Event
-from timelapse.model.source import FunctionNode, all_nodes
 
 _MOST_VARIANTS = 8
 

@@ -16,7 +16,7 @@ from timelapse.kernels.python.flat.infer import MISSING
 from timelapse.kernels.python.flat.rewrite import handler
 from timelapse.kernels.python.flat.states import PLAIN, TRACKED, StateCode
 from timelapse.model.events import Event
-from timelapse.model.program import RUNTIME_NAMES, Program, params_of, spec_of
+from timelapse.program.program import RUNTIME_NAMES, Program, params_of, spec_of
 
 
 @dataclass(frozen=True)

@@ -17,8 +17,8 @@ from functools import lru_cache
 from pathlib import Path
 
 from timelapse.errors import Place, UsageError
-from timelapse.model.load import load_program, user_modules
-from timelapse.model.program import Program
+from timelapse.program.load import load_program, user_modules
+from timelapse.program.program import Program
 from timelapse.store.places import local_path
 from timelapse.store.scratch import process_folder
 

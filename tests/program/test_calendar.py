@@ -9,7 +9,7 @@ import pytest
 
 import timelapse as tl
 from timelapse.errors import DefinitionError, TimeRange
-from timelapse.model.calendar import Calendar
+from timelapse.program.calendar import Calendar
 
 M, H, D = tl.MINUTE, tl.HOUR, tl.DAY
 

@@ -12,7 +12,7 @@ import pytest
 import timelapse as tl
 from tests.cli.run_cli import cli
 from timelapse.errors import RunError, UsageError
-from timelapse.model.versions import _stays_inside, load_versioned, origin_of, split_revision
+from timelapse.program.versions import _stays_inside, load_versioned, origin_of, split_revision
 from timelapse.run import Run
 
 RULES = """

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import timelapse as tl
-from timelapse.model.load import load_program, user_modules
-from timelapse.model.program import spec_of
+from timelapse.program.load import load_program, user_modules
+from timelapse.program.program import spec_of
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -10,7 +10,7 @@ from typing import Any
 
 from timelapse.kinds.base import State
 from timelapse.model.events import Event
-from timelapse.model.program import HandlerSpec
+from timelapse.program.program import HandlerSpec
 
 
 @dataclass(eq=False, slots=True)

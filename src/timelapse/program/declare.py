@@ -13,6 +13,7 @@ from decimal import Decimal
 from functools import lru_cache
 from typing import Any, ClassVar
 
+from timelapse.code.source import all_nodes, function_source, statements, tree_of
 from timelapse.depth import roomy
 from timelapse.errors import DefinitionError, Place, TimelapseError
 from timelapse.ids import DAY
@@ -21,11 +22,10 @@ from timelapse.kinds.base import State as StateBase
 from timelapse.kinds.base import StateAlias, StateOptions, StateSpec
 from timelapse.model import decimals
 from timelapse.model.events import Event, Record
-from timelapse.model.pending import pending_states
-from timelapse.model.program import RUNTIME_NAMES, HandlerSpec, Listens, ParamSpec, Program, ProgramSpec
 from timelapse.model.resource import Resource
-from timelapse.model.source import all_nodes, function_source, statements, tree_of
 from timelapse.model.types import TupleType, parse_value
+from timelapse.program.pending import pending_states
+from timelapse.program.program import RUNTIME_NAMES, HandlerSpec, Listens, ParamSpec, Program, ProgramSpec
 
 _RESERVED = {*RUNTIME_NAMES, *(n for n in dir(Program) if not n.startswith("__"))}
 
@@ -60,7 +60,7 @@ def declare_program(cls: type, options: dict[str, Any]) -> ProgramSpec:
         function = _function(cls, name)
         if function is not None:
             _check_function(cls, name, function, params, states)
-    from timelapse.model.times import sent_types, times_of_function, times_of_handler
+    from timelapse.program.times import sent_types, times_of_function, times_of_handler
 
     times = [use for handler in handlers for use in times_of_handler(handler, params)]
     functions = _functions(cls)

@@ -12,8 +12,8 @@ import types
 from dataclasses import dataclass, field
 from typing import Any
 
-from timelapse.model.fingerprint import Unsure, Writer, write_program
-from timelapse.model.program import Program, params_of
+from timelapse.program.fingerprint import Unsure, Writer, write_program
+from timelapse.program.program import Program, params_of
 
 
 @dataclass(frozen=True)

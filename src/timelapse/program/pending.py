@@ -18,7 +18,7 @@ from timelapse.model.types import parse_key, parse_value
 
 if TYPE_CHECKING:
     from timelapse.kinds.base import StateSpec
-    from timelapse.model.program import TimeUse
+    from timelapse.program.program import TimeUse
 
 PENDING = "~pending"
 """The name of the state of dated events: no declared state can have it."""

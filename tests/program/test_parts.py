@@ -13,8 +13,8 @@ import pytest
 import timelapse as tl
 from tests.patience import LONG
 from timelapse.errors import DefinitionError
-from timelapse.model.load import load_program
-from timelapse.model.program import spec_of
+from timelapse.program.load import load_program
+from timelapse.program.program import spec_of
 from timelapse.testing import check_replay, random_log
 
 EVENTS = """

@@ -9,10 +9,10 @@ from collections.abc import Iterator
 from functools import lru_cache
 from pathlib import Path
 
-from timelapse.model.load import is_user_module
-from timelapse.model.program import Program
-from timelapse.model.source import statements
-from timelapse.model.versions import load_apart, split_revision
+from timelapse.code.source import statements
+from timelapse.program.load import is_user_module
+from timelapse.program.program import Program
+from timelapse.program.versions import load_apart, split_revision
 from timelapse.store.drafts import here
 
 FOLDER = "program"

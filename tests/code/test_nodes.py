@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from timelapse.model import source
+from timelapse.code import source
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ from typing import Any
 
 from timelapse.kinds.base import ABSENT, State, StateSpec, Store
 from timelapse.kinds.past import Done, History, recording
-from timelapse.model.times import unseen
+from timelapse.program.times import unseen
 
 
 class LookBack:

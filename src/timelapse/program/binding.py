@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from timelapse.kinds.base import State, StateSpec
-from timelapse.model.program import Program, params_of, spec_of
+from timelapse.program.program import Program, params_of, spec_of
 
 
 def bind(

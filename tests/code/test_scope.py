@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 import timelapse as tl
-from timelapse.analysis.scope import UNKNOWN, Scope
+from timelapse.code.scope import UNKNOWN, Scope
 from timelapse.kinds.smoothed import Smoothed
 
 

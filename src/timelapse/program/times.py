@@ -12,12 +12,14 @@ import types
 from collections.abc import Sequence
 from typing import Any
 
+from timelapse.code.source import all_nodes, function_source
 from timelapse.errors import DefinitionError, LoopBound, Place, TimeRange, UsageError
 from timelapse.ids import INT64_MAX
 from timelapse.kinds.base import StateSpec
-from timelapse.model.calendar import Calendar
 from timelapse.model.events import Event
-from timelapse.model.program import (
+from timelapse.moments import shown_time, time_text
+from timelapse.program.calendar import Calendar
+from timelapse.program.program import (
     HandlerSpec,
     ParamSpec,
     Program,
@@ -27,8 +29,6 @@ from timelapse.model.program import (
     params_of,
     spec_of,
 )
-from timelapse.model.source import all_nodes, function_source
-from timelapse.moments import shown_time, time_text
 
 VIEWS = ("last", "ago")
 _LATER = ("after", "send", "cancel", "dated")

@@ -7,7 +7,7 @@ import itertools
 from hypothesis import given
 from hypothesis import strategies as st
 
-from timelapse.analysis import cfg
+from timelapse.code import cfg
 
 Graphs = list[list[int]]
 

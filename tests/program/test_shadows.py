@@ -11,7 +11,7 @@ import pytest
 
 import timelapse as tl
 from tests.patience import LONG
-from timelapse.model.load import load_module, load_program, user_modules
+from timelapse.program.load import load_module, load_program, user_modules
 
 PROFILE = """
 import timelapse as tl
@@ -71,7 +71,7 @@ def _in_a_process(folder: Path, code: str) -> str:
 def test_the_library_stays_what_it_is(folder: Path, reference: str) -> None:
     out = _in_a_process(folder, f"""
 import json, sys
-from timelapse.model.load import load_program
+from timelapse.program.load import load_program
 program = load_program({reference!r})
 again = load_program({reference!r})
 import cProfile, profile, sched, types, queue, selectors
@@ -114,7 +114,7 @@ def test_workers_take_nothing_for_the_librarys(folder: Path) -> None:
     out = _in_a_process(folder, """
 import timelapse as tl
 from timelapse.env.spark_session import session
-from timelapse.model.load import load_module
+from timelapse.program.load import load_module
 from timelapse.log import Log
 module = load_module("profile.py")
 log = Log.from_events("log", [module.Hit(user=n % 7, ts=n) for n in range(200)], [module.Hit])

@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Any, ClassVar, NoReturn, TypeVar
 from timelapse.errors import DefinitionError, Place, TimelapseError, UsageError, meant
 from timelapse.ids import DAY, INT64_MAX
 from timelapse.kinds.base import StateAlias, StateSpec
-from timelapse.model.calendar import Calendar
 from timelapse.model.events import Event, Record
-from timelapse.model.pending import HANDLED, is_hidden
 from timelapse.model.types import Check
+from timelapse.program.calendar import Calendar
+from timelapse.program.pending import HANDLED, is_hidden
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -92,7 +92,7 @@ def every(period: Span, tz: str = "UTC") -> Callable[[F], F]:
     `period` is a part of a day (`5 * tl.MINUTE`) or a number of days, in microseconds or as the name of the
     parameter that holds them; `tz` is the zone whose clocks count (a name of the IANA database). The first
     tick is not before the first event of the log, the last not after its last (or `until=`).
-    See timelapse.model.calendar for what happens when clocks are changed.
+    See timelapse.program.calendar for what happens when clocks are changed.
     """
     with _placed(sys._getframe(1)):
         _check_span("@tl.every", period)
@@ -215,7 +215,7 @@ class ProgramSpec:
 
     @property
     def declared(self) -> dict[str, StateSpec]:
-        """The states that the program declares: without what slices carry beside them (model/pending.py)."""
+        """The states that the program declares: without what slices carry beside them (program/pending.py)."""
         return {name: state for name, state in self.states.items() if not name.startswith("~")}
 
     @property
@@ -242,7 +242,7 @@ class ProgramMeta(type):
             inherited = getattr(cls, "__spec__", None)
             options.setdefault("loop", getattr(inherited, "loop", LOOP))
             options.setdefault("gap", getattr(inherited, "gap", GAP))
-            from timelapse.model.declare import declare_program
+            from timelapse.program.declare import declare_program
 
             cls.__spec__ = declare_program(cls, options)  # type: ignore[attr-defined]
         return cls

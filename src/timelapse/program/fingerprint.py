@@ -29,11 +29,11 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
+from timelapse.code.source import wrapped
 from timelapse.kinds.base import ABSENT, StateOptions
 from timelapse.model.events import Event, Record
-from timelapse.model.program import GAP, Program, params_of, spec_of
 from timelapse.model.resource import Resource
-from timelapse.model.source import wrapped
+from timelapse.program.program import GAP, Program, params_of, spec_of
 
 
 def fingerprint(program: Program) -> str:

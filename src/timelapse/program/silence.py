@@ -12,13 +12,13 @@ import types
 from collections.abc import Iterator
 from functools import lru_cache
 
+from timelapse.code.source import all_nodes, function_source
 from timelapse.display import moment, span
 from timelapse.errors import Place, SilentLog
 from timelapse.ids import DAY
 from timelapse.model.events import Event
-from timelapse.model.program import Program, spec_of
-from timelapse.model.source import all_nodes, function_source
-from timelapse.model.times import calendar_of, is_derived
+from timelapse.program.program import Program, spec_of
+from timelapse.program.times import calendar_of, is_derived
 
 
 def goes_on(program: Program) -> bool:

@@ -17,8 +17,8 @@ from types import ModuleType
 
 from timelapse.errors import Place, TimelapseError, UsageError, meant
 from timelapse.model.events import Event, Record
-from timelapse.model.program import Program
-from timelapse.model.shadows import load_library, own_name, put_behind_library, rename, shadows
+from timelapse.program.program import Program
+from timelapse.program.shadows import load_library, own_name, put_behind_library, rename, shadows
 from timelapse.store.places import local_path
 
 _LIBRARY = Path(__file__).parents[1]

@@ -12,8 +12,8 @@ from types import ModuleType
 import pytest
 
 import timelapse as tl
+from timelapse.code.source import statements
 from timelapse.errors import DefinitionError
-from timelapse.model.source import statements
 
 HEAD = """\
 import timelapse as tl

@@ -12,8 +12,8 @@ from types import FrameType
 from timelapse.errors import HandlerError, Place, TooManyQuarantined, UsageError
 from timelapse.ids import Phase
 from timelapse.model.events import Event
-from timelapse.model.program import Program, spec_of
 from timelapse.moments import time_text
+from timelapse.program.program import Program, spec_of
 
 LONGEST = 500
 _CHANGES = frozenset({"add", "append", "discard", "extend", "insert", "pop", "remove", "update"})
