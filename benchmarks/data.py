@@ -22,10 +22,10 @@ import pyarrow.parquet as pq
 
 from benchmarks.workloads import Friendship, Message, Sent
 from timelapse.env.machine import cores
-from timelapse.log.manifest import IngestEntry, SegmentEntry, SourceEntry, build, write
-from timelapse.log.place import whole_folder
-from timelapse.log.segment import SegmentWriter
-from timelapse.log.types import EventType, event_types
+from timelapse.segments.manifest import IngestEntry, SegmentEntry, SourceEntry, build, write
+from timelapse.segments.place import whole_folder
+from timelapse.segments.segment import SegmentWriter
+from timelapse.segments.types import EventType, event_types
 from timelapse.synth.network import BLOCK, Network, Tables, dotted, numbers
 from timelapse.synth.text import texts
 from timelapse.synth.write import load_tables, save_tables, segment_blocks, segment_count

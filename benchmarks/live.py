@@ -40,7 +40,7 @@ from benchmarks.live_programs import Letter, Scored
 from benchmarks.live_reads import Readers
 from tests.programs.catalogue import CATALOGUE
 from tests.programs.data import Columns, Mix, make, skewed, some
-from timelapse.log.types import event_types
+from timelapse.segments.types import event_types
 from timelapse.store.scratch import process_folder
 
 

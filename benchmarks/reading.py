@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 
 import timelapse as tl
 from tests.programs.data import Event
-from timelapse.log.reader import LogReader
+from timelapse.segments.reader import LogReader
 
 
 def files_of(log: tl.Log) -> list[tuple[str, Path]]:

@@ -17,9 +17,9 @@ import pyarrow as pa
 import timelapse as tl
 from benchmarks.data import FORMAT, Dataset, write_plain
 from benchmarks.stream_programs import Car, Move, Update
-from timelapse.log.manifest import IngestEntry, SourceEntry, build, write
-from timelapse.log.segment import SegmentWriter
-from timelapse.log.types import event_types
+from timelapse.segments.manifest import IngestEntry, SourceEntry, build, write
+from timelapse.segments.segment import SegmentWriter
+from timelapse.segments.types import event_types
 
 _BLOCK = 64 * 1024
 _SEGMENT = 32 * _BLOCK

@@ -26,11 +26,11 @@ from timelapse.cache import rerun
 from timelapse.cache.store import open_store
 from timelapse.errors import HandlerError
 from timelapse.log import Log
-from timelapse.log import manifest as stored
-from timelapse.log.changed import first_changed, same_events
 from timelapse.model.events import Event
 from timelapse.program.program import Program, spec_of
 from timelapse.run import Run, replay, run_serial
+from timelapse.segments import manifest as stored
+from timelapse.segments.changed import first_changed, same_events
 
 EVENTS, KEYS = 120, 5
 

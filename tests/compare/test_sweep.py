@@ -13,8 +13,8 @@ import timelapse as tl
 from timelapse.cache import rerun
 from timelapse.compare import Sweep
 from timelapse.errors import UsageError
-from timelapse.log.decoded import DecodedReader
 from timelapse.run import run_serial
+from timelapse.segments.decoded import DecodedReader
 
 
 class E(tl.Event):

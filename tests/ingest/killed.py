@@ -19,8 +19,8 @@ def fake_ingest(spark, sources, folder, floor, rows, partitions, log=None, progr
     from timelapse.ingest.prepare import Prepared
     from timelapse.ingest.source import Source
     from timelapse.ingest.task import TaskReport
-    from timelapse.log.segment import write_events
-    from timelapse.log.types import event_types
+    from timelapse.segments.segment import write_events
+    from timelapse.segments.types import event_types
 
     kinds = event_types([Hit])
     later = [Hit(n, ts=n) for n in range(100, 140)]

@@ -20,7 +20,7 @@ import timelapse as tl
 from tests.cli.run_cli import cli
 from timelapse.errors import IngestError
 from timelapse.log import Log, Source
-from timelapse.log.changed import first_changed
+from timelapse.segments.changed import first_changed
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

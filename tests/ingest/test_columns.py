@@ -14,9 +14,9 @@ import timelapse as tl
 from tests.cli.run_cli import cli
 from timelapse.ids import DAY
 from timelapse.log import Log, Source
-from timelapse.log.columns import Layout, columns_of, layouts_of
-from timelapse.log.days import day_number, day_text
-from timelapse.log.manifest import SourceEntry
+from timelapse.segments.columns import Layout, columns_of, layouts_of
+from timelapse.segments.days import day_number, day_text
+from timelapse.segments.manifest import SourceEntry
 
 FIRST = day_number("2026-10-01") * DAY
 

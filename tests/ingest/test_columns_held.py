@@ -15,7 +15,7 @@ from timelapse.env.garbage import memory_reused
 from timelapse.ingest.batches import Batch
 from timelapse.ingest.columns_held import HeldColumns
 from timelapse.ingest.convert import wire_type
-from timelapse.log.types import event_types
+from timelapse.segments.types import event_types
 from timelapse.tables.coded import is_coded, plain_bytes
 
 

@@ -20,7 +20,7 @@ from timelapse.ingest.looking import look
 from timelapse.ingest.plan import Plan
 from timelapse.ingest.prepare import prepare_files
 from timelapse.log import Log, Source
-from timelapse.log.types import EventType
+from timelapse.segments.types import EventType
 
 
 class Txn(tl.Event):

@@ -20,9 +20,9 @@ from tests.cli.run_cli import cli
 from timelapse.errors import EventOrderError, IngestError, LogError, StorageError
 from timelapse.ingest.canonical import _bytes_of
 from timelapse.log import Log, MemoryLog, Source
-from timelapse.log import segment as segments
-from timelapse.log.info import no_events_on
 from timelapse.log.views import card
+from timelapse.segments import segment as segments
+from timelapse.segments.info import no_events_on
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -346,9 +346,9 @@ def test_small_blocks_and_segments_hold_the_same_log(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A log of many segments reads as one: written in this process as a task would."""
-    from timelapse.log import manifest as stored
-    from timelapse.log.place import whole_folder
-    from timelapse.log.types import event_types
+    from timelapse.segments import manifest as stored
+    from timelapse.segments.place import whole_folder
+    from timelapse.segments.types import event_types
 
     events = [
         Message(n, None if n % 3 else "a", ts=n // 5) if n % 4 else Link(n, 0.5, ts=n // 5)
@@ -397,7 +397,8 @@ from pathlib import Path
 class Message(tl.Event):
     sender: int
     text: str | None
-from timelapse.log import Log, manifest
+from timelapse.log import Log
+from timelapse.segments import manifest
 real = manifest.write
 def slow(folder, made):
     print("BEFORE", flush=True)

@@ -23,7 +23,7 @@ from timelapse.ingest.batches import Batch
 from timelapse.ingest.columns_held import HeldColumns
 from timelapse.ingest.estimate import held_bytes
 from timelapse.log import Log, Source
-from timelapse.log.types import event_types
+from timelapse.segments.types import event_types
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -101,8 +101,8 @@ def test_the_log_is_that_of_spark(
     first, more = _sources(tmp_path / "first", 0, 400), _sources(tmp_path / "more", 100, 150)
     on_spark = Log.write(tmp_path / "spark", first, spark, max_bad=0.2)
     monkeypatch.setattr("timelapse.env.spark_session.session", lambda *_, **__: pytest.fail("starts Spark"))
-    monkeypatch.setattr("timelapse.log.segment.BLOCK_EVENTS", 64)
-    monkeypatch.setattr("timelapse.log.segment.SEGMENT_EVENTS", 640)
+    monkeypatch.setattr("timelapse.segments.segment.BLOCK_EVENTS", 64)
+    monkeypatch.setattr("timelapse.segments.segment.SEGMENT_EVENTS", 640)
     here = Log.write(tmp_path / "here", first, max_bad=0.2)
     assert _said(here) == _said(on_spark)
     assert here.info().segments > 1

@@ -14,7 +14,7 @@ import pytest
 from tests.ingest.killed import FIRST, Hit
 from tests.patience import LONG
 from timelapse.log import Log
-from timelapse.log.manifest import NAME
+from timelapse.segments.manifest import NAME
 
 CHILD = """
     import os, signal, sys
@@ -22,7 +22,7 @@ CHILD = """
     import timelapse.log.log as log_module
     import timelapse.ingest.making as making
     import timelapse.store.disk as place
-    import timelapse.log.manifest as manifest
+    import timelapse.segments.manifest as manifest
     from timelapse.store.parts import PartWriter
     from tests.ingest.killed import Hit, fake_ingest  # not the test: that imports pytest
 

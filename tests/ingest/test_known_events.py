@@ -16,8 +16,8 @@ import timelapse as tl
 from timelapse.ingest import on_spark
 from timelapse.ingest.once_on_spark import events_at, keys_of, once
 from timelapse.ingest.unique import Before, Rule, known_events
-from timelapse.log.reader import Chunk, LogReader
-from timelapse.log.types import event_types
+from timelapse.segments.reader import Chunk, LogReader
+from timelapse.segments.types import event_types
 
 
 class Pay(tl.Event):

@@ -21,7 +21,7 @@ from timelapse.errors import IngestError
 from timelapse.ingest.looking import look
 from timelapse.ingest.nested import can_be_named, inner_columns
 from timelapse.log import Log, Source
-from timelapse.log.quarantine import NOT_KEPT
+from timelapse.segments.quarantine import NOT_KEPT
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

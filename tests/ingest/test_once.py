@@ -17,7 +17,7 @@ from tests.cli.run_cli import cli
 from tests.depth import some
 from timelapse.errors import EventOrderError
 from timelapse.log import Log, Source
-from timelapse.log.quarantine import beaten_in
+from timelapse.segments.quarantine import beaten_in
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

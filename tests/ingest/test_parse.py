@@ -25,7 +25,6 @@ from timelapse.ingest.parse import parse_lines, parse_table
 from timelapse.ingest.plan import Plan
 from timelapse.ingest.source import Source
 from timelapse.ingest.times import Times
-from timelapse.log.types import EventType
 from timelapse.model.types import (
     BOOL,
     BYTES,
@@ -38,6 +37,7 @@ from timelapse.model.types import (
     OptionalType,
     ValueType,
 )
+from timelapse.segments.types import EventType
 
 
 class Row(tl.Event):

@@ -16,7 +16,7 @@ from timelapse.ingest.parse import _quick_csv as quick_csv
 from timelapse.ingest.parse import parse_lines
 from timelapse.ingest.plan import Plan
 from timelapse.ingest.source import Source
-from timelapse.log.types import EventType
+from timelapse.segments.types import EventType
 
 
 class Row(tl.Event):

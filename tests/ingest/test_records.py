@@ -20,7 +20,7 @@ from timelapse.ingest.files import SourceFile
 from timelapse.ingest.lines import Lines, Piece
 from timelapse.ingest.prepare import prepare_files
 from timelapse.log import Log, Source
-from timelapse.log.types import EventType
+from timelapse.segments.types import EventType
 from timelapse.streaming.sources.follow import Follow
 
 if TYPE_CHECKING:

@@ -16,8 +16,9 @@ from tests.cli.run_cli import cli
 from timelapse.errors import IngestError, UsageError
 from timelapse.ids import DAY, HOUR, INT64_MAX, INT64_MIN
 from timelapse.ingest import late, runs, task
-from timelapse.log import Log, Source, periods, segment
-from timelapse.log.periods import Period
+from timelapse.log import Log, Source
+from timelapse.segments import periods, segment
+from timelapse.segments.periods import Period
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -11,10 +11,10 @@ import pytest
 import timelapse as tl
 from timelapse.ingest.making import clean
 from timelapse.ingest.task import BAD, TaskReport, write_partition
-from timelapse.log import manifest as stored
-from timelapse.log.manifest import IngestEntry
-from timelapse.log.reader import LogReader
-from timelapse.log.types import event_types
+from timelapse.segments import manifest as stored
+from timelapse.segments.manifest import IngestEntry
+from timelapse.segments.reader import LogReader
+from timelapse.segments.types import event_types
 
 
 class Plain(tl.Event):

@@ -17,10 +17,10 @@ from tests.patience import LONG
 from timelapse.errors import StorageError, UsageError
 from timelapse.ingest.batches import RAW_LIMIT
 from timelapse.log import Log, Source
-from timelapse.log.versions import forget
-from timelapse.log.where import Where
 from timelapse.run import replay, run_serial
 from timelapse.run.citing import entries_over, runs_over
+from timelapse.segments.versions import forget
+from timelapse.segments.where import Where
 
 
 class Pay(tl.Event):

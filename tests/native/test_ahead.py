@@ -16,8 +16,8 @@ from timelapse.kernels.ahead import ahead
 from timelapse.kernels.choose import SWITCH, SliceKernel
 from timelapse.kernels.source import Source
 from timelapse.log import MemoryLog
-from timelapse.log.reader import Chunk
 from timelapse.model.events import Event
+from timelapse.segments.reader import Chunk
 
 
 def _threads() -> list[str]:

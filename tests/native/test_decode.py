@@ -10,7 +10,7 @@ import timelapse as tl
 from timelapse.kernels.native.decode import Decoder, part_of
 from timelapse.kernels.native.memory.strings import Interned
 from timelapse.kernels.native.unit import Column, Later, Unit
-from timelapse.log.reader import Chunk
+from timelapse.segments.reader import Chunk
 
 
 class Said(tl.Event):

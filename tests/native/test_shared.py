@@ -21,9 +21,9 @@ from timelapse.ids import INT64_MAX
 from timelapse.kernels.choose import choice
 from timelapse.kernels.source import Source
 from timelapse.log import MemoryLog
-from timelapse.log.reader import Chunk
 from timelapse.plan import Plan, make_plan
 from timelapse.run import Run, run_serial
+from timelapse.segments.reader import Chunk
 from timelapse.testing import random_log
 
 

@@ -11,10 +11,10 @@ import numpy as np
 import pyarrow as pa
 
 import timelapse as tl
-from timelapse.log.manifest import IngestEntry, SourceEntry, build, write
-from timelapse.log.place import whole_folder
-from timelapse.log.segment import SegmentWriter
-from timelapse.log.types import event_types
+from timelapse.segments.manifest import IngestEntry, SourceEntry, build, write
+from timelapse.segments.place import whole_folder
+from timelapse.segments.segment import SegmentWriter
+from timelapse.segments.types import event_types
 
 Rng = np.random.Generator
 Draw = Callable[[Rng, int], Any]

@@ -9,7 +9,7 @@ from tests.quarantine.test_rewinding import Mark, Move
 from timelapse.kernels.native.decode import Batch, counts_of
 from timelapse.kernels.native.heldsteps import HeldSteps
 from timelapse.kernels.native.unit import Column, Unit
-from timelapse.log.reader import Chunk
+from timelapse.segments.reader import Chunk
 
 
 def _batch(rng: np.random.Generator, first: int, count: int) -> Batch:

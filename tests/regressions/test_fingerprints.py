@@ -9,6 +9,9 @@ from pathlib import Path
 
 import pytest
 
+from timelapse.program.fingerprint import Writer
+from timelapse.segments.types import EventType
+
 HELPERS = """
 LIMIT = 3
 def shift(x): return x + LIMIT
@@ -78,3 +81,11 @@ def test_names_of_attributes_are_no_globals(tmp_path: Path) -> None:
     """What a file calls as a state or a field is called is not reached: `self.n` and `e.k` are not the file's `n` and `k`."""
     same = "n = 5\nk = 6\ndouble = 7\nclass A(tl.Event):"
     assert shown(tmp_path, old="class A(tl.Event):", new=same) == shown(tmp_path)
+
+
+def test_classes_made_for_a_log_are_told_as_runs_have_them() -> None:
+    """Runs keep the fingerprint of their program: the name of the module in it stays, wherever such classes are made."""
+    found, stored = Writer(), Writer()
+    found.value("event", EventType("Login", ()).event_class())
+    stored.add("event", "class", "timelapse.log.types", "Login")
+    assert found.digest() == stored.digest()

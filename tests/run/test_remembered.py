@@ -26,12 +26,12 @@ from tests.writers.sources import load_source, random_events
 from timelapse.cache import rerun
 from timelapse.errors import HandlerError, TooManyQuarantined
 from timelapse.log import Log
-from timelapse.log import manifest as stored
 from timelapse.model.events import Event
 from timelapse.program.program import Program
 from timelapse.run import Run, remembered, replay, run_serial, start
 from timelapse.run.files import check_files
 from timelapse.run.untouched import untouched
+from timelapse.segments import manifest as stored
 
 EVENTS, KEYS = deep(160, 90), 5
 
@@ -480,7 +480,7 @@ def test_where_rows_come_late_the_end_is_a_slice_of_its_own(
 
 def test_rows_that_arrived_late_cut_the_first_replay(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A log whose rows say when they arrived: already before the first late append its end is a slice of its own."""
-    monkeypatch.setattr("timelapse.log.segment.BLOCK_EVENTS", 50)
+    monkeypatch.setattr("timelapse.segments.segment.BLOCK_EVENTS", 50)
     day, hour = 86_400 * 10**6, 3_600 * 10**6
 
     def rows(path: Path, hits: Sequence[Hit]) -> str:

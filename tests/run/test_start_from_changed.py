@@ -20,12 +20,12 @@ from tests.writers.sources import load_source, random_events
 from timelapse.analysis import analyse
 from timelapse.errors import HandlerError, LogError
 from timelapse.log import Log
-from timelapse.log.segment import table_of
 from timelapse.model.events import Event
 from timelapse.program.program import Program
 from timelapse.run import Run, replay, run_serial
 from timelapse.run.files import check_files
 from timelapse.run.untouched import untouched
+from timelapse.segments.segment import table_of
 
 EVENTS, KEYS = 240, 5
 

@@ -119,8 +119,8 @@ def test_a_log_whose_blocks_another_thread_writes_names_the_file_too(
     here: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Whichever piece it is that does not fit: of the first block, of a later one, what is left at the end."""
-    monkeypatch.setattr("timelapse.log.segment.BLOCK_EVENTS", 4_000)
-    monkeypatch.setattr("timelapse.log.segment._HANDED_OVER", 6_000)
+    monkeypatch.setattr("timelapse.segments.segment.BLOCK_EVENTS", 4_000)
+    monkeypatch.setattr("timelapse.segments.segment._HANDED_OVER", 6_000)
     monkeypatch.setattr("timelapse.ingest.in_process.cores", lambda: 2)
     whole = tl.Log.write(here / "whole", {E: here / "raw.csv"})
     pieces: list[int] = []

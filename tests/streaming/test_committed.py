@@ -30,9 +30,9 @@ from timelapse.kernels.former import Former, Guard, NeedsAll
 from timelapse.kernels.native import kernel as native
 from timelapse.kernels.native.memory import hashtable, keeping
 from timelapse.kinds.base import ABSENT
-from timelapse.log.types import event_types
 from timelapse.program.program import spec_of
 from timelapse.run import run_serial
+from timelapse.segments.types import event_types
 from timelapse.streaming.head import Head
 from timelapse.streaming.kernel import OpenKernel, lag_of
 from timelapse.streaming.place import LocalPlace

@@ -18,8 +18,8 @@ from tests.patience import LONG
 from tests.streaming import later_version as later
 from tests.streaming.postgres_server import BINARIES, Server
 from timelapse.errors import RunError
-from timelapse.log.types import EventType, event_types
 from timelapse.run import run_serial
+from timelapse.segments.types import EventType, event_types
 from timelapse.streaming.declared import Unfit, differences, fitted, grown
 from timelapse.streaming.evolution import Migration
 from timelapse.streaming.pack import Pack, packed

@@ -18,8 +18,8 @@ from tests.streaming.postgres_server import BINARIES, Server
 from tests.streaming.test_live import FAST, Hit, Plain, hits
 from timelapse.errors import IngestError, SourceError, UsageError
 from timelapse.ingest.source import Source
-from timelapse.log.types import event_types
 from timelapse.run import run_serial
+from timelapse.segments.types import event_types
 from timelapse.streaming.sources import postgres
 from timelapse.streaming.sources.delta import DeltaSource
 from timelapse.streaming.sources.files import Files

@@ -19,10 +19,10 @@ from tests.streaming.simulator import Crash, Disk, SimulatedPlace
 from timelapse.errors import StorageError
 from timelapse.kernels.base import PassResult
 from timelapse.kernels.native.memory import gathering
-from timelapse.log.types import event_types
 from timelapse.program.fingerprint import fingerprint
 from timelapse.program.program import as_program
 from timelapse.run import run_serial
+from timelapse.segments.types import event_types
 from timelapse.streaming import chain
 from timelapse.streaming.chain import Overtaken
 from timelapse.streaming.checkpoints import compact

@@ -20,10 +20,10 @@ from timelapse.engine.digest import hash_outputs, hash_rejected, run_digest
 from timelapse.errors import HandlerError
 from timelapse.kernels.base import PassResult
 from timelapse.kernels.native import kernel as native
-from timelapse.log.segment import table_of
-from timelapse.log.types import EventType, event_types
 from timelapse.program.program import spec_of
 from timelapse.run import Run, run_serial
+from timelapse.segments.segment import table_of
+from timelapse.segments.types import EventType, event_types
 from timelapse.streaming.kernel import OpenKernel, is_restorable, lag_of
 from timelapse.streaming.stand import Stand
 from timelapse.streaming.window import JournalEnd

@@ -30,11 +30,11 @@ from timelapse.analysis import analyse
 from timelapse.engine.digest import run_digest
 from timelapse.engine.executor import LocalExecutor
 from timelapse.errors import HandlerError, UsageError
-from timelapse.log.types import event_types
 from timelapse.program.program import as_program, spec_of
 from timelapse.progress import Silent
 from timelapse.run import run_serial
 from timelapse.run.conflicts import plan_of
+from timelapse.segments.types import event_types
 from timelapse.streaming import choosing as choosing_module
 from timelapse.streaming import loop, recovery
 from timelapse.streaming import spread as spread_module

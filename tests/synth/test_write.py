@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from timelapse.errors import LogError
-from timelapse.log.manifest import read
+from timelapse.segments.manifest import read
 from timelapse.synth import Network, generate
 from timelapse.synth import write as synth_write
 from timelapse.synth.network import BLOCK

@@ -11,7 +11,7 @@ import pytest
 import timelapse as tl
 from timelapse.errors import RunError
 from timelapse.log import MemoryLog
-from timelapse.log.reader import Chunk
+from timelapse.segments.reader import Chunk
 from timelapse.trace.logged import events_at
 
 

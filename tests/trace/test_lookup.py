@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 import timelapse as tl
 from timelapse.analysis.origins import Origins
 from timelapse.log import MemoryLog
-from timelapse.log.reader import Chunk
+from timelapse.segments.reader import Chunk
 from timelapse.trace import pieces
 from timelapse.trace.columns import Columns, Pattern, contained, picked
 from timelapse.trace.lookup import Lookup, merged, numbers

@@ -29,9 +29,9 @@ from timelapse.analysis.origins import Origins
 from timelapse.kernels.choose import SWITCH
 from timelapse.kernels.native import build
 from timelapse.log import MemoryLog
-from timelapse.log.reader import Chunk
 from timelapse.program.program import spec_of
 from timelapse.run import replay
+from timelapse.segments.reader import Chunk
 from timelapse.trace import focus as focus_module
 from timelapse.trace import moments as moments_module
 from timelapse.trace import thin

@@ -21,7 +21,7 @@ from timelapse.errors import SilentLog, UsageError
 from timelapse.kernels.choose import SWITCH
 from timelapse.log import MemoryLog
 from timelapse.log.asked import AskedLog
-from timelapse.log.types import EventType
+from timelapse.segments.types import EventType
 from timelapse.training import Features
 
 if TYPE_CHECKING:

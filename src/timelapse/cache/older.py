@@ -2,7 +2,7 @@
 
 Beside each entry of start states stands a second one, under a key without the log's id: over which version of the log at a place states
 of this core were kept last, and where. A replay of another version looks there. What it takes is proven twice: that the events are the
-same, by hashes (log/changed.py), before it begins; and what each slice changes of each state, by its own final pass, as ever.
+same, by hashes (segments/changed.py), before it begins; and what each slice changes of each state, by its own final pass, as ever.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ from timelapse.cache.store import Store
 from timelapse.engine.boundary import Boundary
 from timelapse.engine.job import Job, change_path
 from timelapse.errors import TimelapseError
-from timelapse.log.changed import first_changed, same_events
-from timelapse.log.joined import version_with
-from timelapse.log.without import base_of, read_as
 from timelapse.program.program import spec_of
+from timelapse.segments.changed import first_changed, same_events
+from timelapse.segments.joined import version_with
+from timelapse.segments.without import base_of, read_as
 from timelapse.store.remote import place_path
 from timelapse.tables import merge
 from timelapse.tables.apply import empty

@@ -23,11 +23,11 @@ from timelapse.engine.outcome import Outcome
 from timelapse.engine.reads import ReadsReader, event_class, reads_class
 from timelapse.kernels.choose import WARM_EVENTS, cold_events, prepare, runs_compiled
 from timelapse.kernels.python.interpreted import RECORDER
-from timelapse.log.decoded import DecodedReader
-from timelapse.log.reader import EventReader
 from timelapse.model.events import Event
 from timelapse.model.types import BOOL, FLOAT, INT, TIME, OptionalType, ValueType
 from timelapse.program.program import Program, spec_of
+from timelapse.segments.decoded import DecodedReader
+from timelapse.segments.reader import EventReader
 
 KIND = "reads"
 FOLDER = "reads"

@@ -15,7 +15,6 @@ from timelapse.checks.warmup import settling
 from timelapse.errors import SilentLog, UsageError
 from timelapse.log import Log
 from timelapse.log.part import PartLog
-from timelapse.log.types import heard
 from timelapse.moments import time_text
 from timelapse.program.program import Program, as_program, spec_of
 from timelapse.program.times import VIEWS, width_of
@@ -24,6 +23,7 @@ from timelapse.progress.patience import looking
 from timelapse.run import Run, replay
 from timelapse.run.request import Engine
 from timelapse.run.source import refuse_silence
+from timelapse.segments.types import heard
 from timelapse.tables.rowhash import alike
 
 if TYPE_CHECKING:

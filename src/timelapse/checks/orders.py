@@ -15,14 +15,14 @@ from timelapse.env.machine import memory_alone
 from timelapse.errors import TimelapseError
 from timelapse.ids import INT64_MAX
 from timelapse.log import Log
-from timelapse.log import manifest as stored
-from timelapse.log.beside import BESIDE, LATE, known_late
-from timelapse.log.manifest import IngestEntry
 from timelapse.log.part import reading
-from timelapse.log.segment import write_ordered
 from timelapse.progress import Progress
 from timelapse.progress.patience import looking
 from timelapse.run import Run
+from timelapse.segments import manifest as stored
+from timelapse.segments.beside import BESIDE, LATE, known_late
+from timelapse.segments.manifest import IngestEntry
+from timelapse.segments.segment import write_ordered
 from timelapse.store.scratch import process_folder
 from timelapse.tables.rowhash import row_hashes
 

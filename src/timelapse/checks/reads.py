@@ -8,11 +8,11 @@ from typing import Any
 from timelapse import trace
 from timelapse.checks.findings import Finding
 from timelapse.log import Log
-from timelapse.log.types import heard
 from timelapse.program.program import Program, spec_of
 from timelapse.program.times import VIEWS
 from timelapse.progress import Progress
 from timelapse.run import Run
+from timelapse.segments.types import heard
 
 _MOST = 1_000_000
 """Events of a log through which the plain loop goes for a sample."""

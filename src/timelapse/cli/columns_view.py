@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from timelapse.log.columns import Column, columns_of
-from timelapse.log.manifest import IngestEntry, SourceEntry
+from timelapse.segments.columns import Column, columns_of
+from timelapse.segments.manifest import IngestEntry, SourceEntry
 
 _NAMES, _LINES, _DAYS = 12, 8, 4
 """So many names are shown for the same days, so many lines for a type, and so many stretches of days on one."""

@@ -104,7 +104,7 @@ def synth(
     from timelapse.cli.progress_view import progress_for
     from timelapse.cli.view import took
     from timelapse.log import Log
-    from timelapse.log.place import as_path, check_free
+    from timelapse.segments.place import as_path, check_free
     from timelapse.synth import Network, generate
     from timelapse.synth.write import LOCAL_EVENTS
 
@@ -401,7 +401,7 @@ def _print_info(info: LogInfo) -> None:
 def print_gaps(info: LogInfo) -> None:
     """What looks missing."""
     from timelapse.cli.console import clean, line
-    from timelapse.log.info import no_events_on
+    from timelapse.segments.info import no_events_on
 
     if info.missing_days:
         line(("warning  ", "yellow"), " " + no_events_on(info.missing_days))

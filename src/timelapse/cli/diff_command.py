@@ -385,7 +385,7 @@ def _sides(
 
 
 def _is_log(reference: str) -> bool:
-    from timelapse.log.manifest import NAME
+    from timelapse.segments.manifest import NAME
     from timelapse.store.remote import place_path
 
     return (place_path(reference, "log") / NAME).is_file()
@@ -401,10 +401,10 @@ def _side(reference: str, settings: list[str] | None, log: Log | None, option: s
     """A finished run, or a program for the log."""
     from timelapse.cli.places import find_run
     from timelapse.cli.settings import build_program
-    from timelapse.log.types import heard
     from timelapse.program.program import spec_of
     from timelapse.program.versions import load_versioned
     from timelapse.run import Run
+    from timelapse.segments.types import heard
 
     if _is_run(reference):
         return Run.open(find_run(reference))

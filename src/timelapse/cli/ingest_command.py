@@ -276,8 +276,8 @@ def _of_definition(
     from timelapse.errors import Place, UsageError, meant
     from timelapse.ingest.definition import Definition, new_files
     from timelapse.log import Log
-    from timelapse.log.manifest import NAME
     from timelapse.program.load import load_events
+    from timelapse.segments.manifest import NAME
 
     given = next((name for name, value in layout.items() if value), None)
     if append and overwrite:
@@ -356,8 +356,8 @@ def _make(
 ) -> None:  # fmt: skip
     from timelapse.errors import UsageError
     from timelapse.log.log import MAX_BAD
-    from timelapse.log.periods import Period
-    from timelapse.log.place import as_path, check_free
+    from timelapse.segments.periods import Period
+    from timelapse.segments.place import as_path, check_free
 
     if append and overwrite:
         raise UsageError("--append and --overwrite exclude each other", hint="give one of them")
@@ -388,7 +388,7 @@ def _run(
     from timelapse.cli.spark_watch import watching
     from timelapse.ingest.in_process import room
     from timelapse.log import Log
-    from timelapse.log.types import event_types
+    from timelapse.segments.types import event_types
 
     if master is not None:
         from timelapse.env.master import check_master

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from timelapse.log import Log
-    from timelapse.log.manifest import IngestEntry
+    from timelapse.segments.manifest import IngestEntry
 
 _SHOWN = 5
 

@@ -10,7 +10,7 @@ from timelapse.cli.columns_view import columns_json
 
 if TYPE_CHECKING:
     from timelapse.log import LogInfo
-    from timelapse.log.manifest import IngestEntry
+    from timelapse.segments.manifest import IngestEntry
 
 _OF_SOURCES = ("columns", "unused", "days_by", "prints")
 """What of a source is told elsewhere (`columns`), or says nothing to people."""

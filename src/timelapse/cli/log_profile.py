@@ -10,8 +10,8 @@ from timelapse.display import many
 
 if TYPE_CHECKING:
     from timelapse.log import Log
-    from timelapse.log.profile import FieldProfile, Profile
     from timelapse.progress import Progress
+    from timelapse.segments.profile import FieldProfile, Profile
 
 _VALUES = 3
 _WIDE = 24

@@ -70,8 +70,8 @@ def _forget(log: Log, forget: str, folders: list[Path], *, as_json: bool) -> dic
     """Forget events, in the quarantine and in caches too; tell what remains."""
     from timelapse.cache.store import open_store
     from timelapse.cli.console import clean, line
-    from timelapse.log.versions import forget as forgotten
     from timelapse.run.citing import entries_over, runs_over
+    from timelapse.segments.versions import forget as forgotten
 
     try:
         found = forgotten(log.path, forget)
@@ -128,7 +128,7 @@ def _forget(log: Log, forget: str, folders: list[Path], *, as_json: bool) -> dic
 def _of_hashes(error: LogError, log: Log, forget: str) -> LogError:
     """The error, with what a condition on fields that were hashed has to name."""
     from timelapse.ingest.private import HASH_KEY, hashed, print_in
-    from timelapse.log.where import Where
+    from timelapse.segments.where import Where
 
     told = {}
     condition = Where(forget, "--forget")

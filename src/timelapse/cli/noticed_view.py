@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from timelapse.display import many
 
 if TYPE_CHECKING:
-    from timelapse.log.manifest import SourceEntry
+    from timelapse.segments.manifest import SourceEntry
 
 _LAYOUTS = 6
 """Changes of layout that are shown of a source."""

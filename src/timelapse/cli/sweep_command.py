@@ -103,12 +103,12 @@ def sweep(
         from timelapse.compare import sweep as run_sweep
         from timelapse.compare.plots import save
         from timelapse.log import Log
-        from timelapse.log.types import heard
         from timelapse.program.program import spec_of
         from timelapse.program.versions import load_named
         from timelapse.reporting import report as make_report
         from timelapse.reporting.redact import Redaction
         from timelapse.run.start import kept_of
+        from timelapse.segments.types import heard
 
         judging = judging_of(labels, weight=weight, items=items, until=until, label=label, label_ts=label_ts, label_key=label_key)  # fmt: skip
         base = build_program(load_named(program), settings or [])

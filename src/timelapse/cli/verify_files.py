@@ -16,9 +16,9 @@ def verify_files(path: Path, *, as_json: bool, alone: bool) -> None:
     from timelapse.errors import UsageError
     from timelapse.log import Log
     from timelapse.log.files import check_files as check_log
-    from timelapse.log.manifest import NAME
     from timelapse.run import Run
     from timelapse.run.files import check_files as check_run
+    from timelapse.segments.manifest import NAME
 
     if not alone:
         raise UsageError("--files and --events exclude each other", hint="give one of them")
@@ -29,9 +29,9 @@ def verify_files(path: Path, *, as_json: bool, alone: bool) -> None:
 def verify_log(path: Path, *, as_json: bool) -> None:
     """Check the files of all versions of a log. Exit code 1 where one was altered or is gone."""
     from timelapse.log import Log
-    from timelapse.log import manifest as stored
     from timelapse.log.files import check_files
-    from timelapse.log.place import as_path
+    from timelapse.segments import manifest as stored
+    from timelapse.segments.place import as_path
 
     place = as_path(path)  # not Log.open: it stops at the first file that is too short
     _tell_files(check_files(Log(place, stored.read(place)), every=True), as_json=as_json)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from timelapse.display import date, moment, rate, share, size, span, took
 
 if TYPE_CHECKING:
-    from timelapse.log.manifest import SourceEntry
+    from timelapse.segments.manifest import SourceEntry
 
 __all__ = ["bar", "date", "moment", "rate", "share", "size", "skipped_as", "span", "sparkline", "took"]
 

@@ -20,15 +20,15 @@ from timelapse.compare.score import judge
 from timelapse.compare.sides import Held
 from timelapse.errors import UsageError
 from timelapse.kernels.base import POSITION_FIELDS, output_schema
-from timelapse.log.reader import Chunk, Columns
 from timelapse.model.events import Record
 from timelapse.program.program import Program
 from timelapse.run.records import nameable_records, record_types
+from timelapse.segments.reader import Chunk, Columns
 
 if TYPE_CHECKING:
     from timelapse.log.log import Log
-    from timelapse.log.types import EventType
     from timelapse.run.run import Run
+    from timelapse.segments.types import EventType
 
 
 def check_asked(

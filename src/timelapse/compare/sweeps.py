@@ -26,7 +26,6 @@ from timelapse.compare.score import Judgement, judge
 from timelapse.display import written
 from timelapse.errors import Place, RunError, UsageError, meant
 from timelapse.log import Log
-from timelapse.log.types import heard
 from timelapse.program.fingerprint import fingerprint
 from timelapse.program.program import Program, as_program, params_of, spec_of
 from timelapse.progress import Progress, Silent
@@ -35,6 +34,7 @@ from timelapse.run.request import Engine
 from timelapse.run.run import Run
 from timelapse.run.several import sharing
 from timelapse.run.start import replay_one_of
+from timelapse.segments.types import heard
 from timelapse.store.places import local_path
 
 if TYPE_CHECKING:

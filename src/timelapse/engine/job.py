@@ -14,10 +14,10 @@ import pyarrow as pa
 from timelapse.analysis.result import PassProgram
 from timelapse.errors import ReplayError
 from timelapse.kernels.companions import Companion
-from timelapse.log.reader import EventReader
-from timelapse.log.types import heard
 from timelapse.model.events import Event, Record
 from timelapse.program.program import Program, spec_of
+from timelapse.segments.reader import EventReader
+from timelapse.segments.types import heard
 from timelapse.store.parts import Part
 from timelapse.tables.apply import Change
 from timelapse.tables.rowhash import ZERO, HashSum

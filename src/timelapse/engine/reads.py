@@ -19,10 +19,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from timelapse.errors import LogError, Place
-from timelapse.log.reader import Chunk, Columns, SameEvents
-from timelapse.log.types import EventType
 from timelapse.model.events import Event, Field, Record
 from timelapse.model.types import OptionalType, ScalarType, Time, ValueType
+from timelapse.segments.reader import Chunk, Columns, SameEvents
+from timelapse.segments.types import EventType
 from timelapse.tables.rowhash import one_array
 from timelapse.tables.table import read_table, write_tables
 

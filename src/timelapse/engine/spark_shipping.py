@@ -15,9 +15,9 @@ from typing import Any
 
 from timelapse.engine.job import Job
 from timelapse.errors import ReplayError
-from timelapse.log.reader import LogReader
 from timelapse.model.resource import pickled_resources, ship, shipped_in
 from timelapse.program.load import user_folders, user_modules
+from timelapse.segments.reader import LogReader
 
 _JOBS: dict[str, Job] = {}
 _PROGRAMS: dict[str, Any] = {}

@@ -1,4 +1,4 @@
-"""A run's outputs cut by their places, so that a task reads all record types of a range: how they become a log (log/derived.py)."""
+"""A run's outputs cut by their places, so that a task reads all record types of a range: how they become a log (segments/derived.py)."""
 
 from __future__ import annotations
 

@@ -20,11 +20,11 @@ from timelapse.frames.plain import plain, plain_schema
 from timelapse.ids import INT64_MAX, INT64_MIN
 from timelapse.kernels.base import QUARANTINED_SCHEMA, REJECTED_SCHEMA
 from timelapse.log.log import Log
-from timelapse.log.reader import LogReader
 from timelapse.moments import Moment, micros
 from timelapse.run.manifest import REMEDY
 from timelapse.run.run import Run
 from timelapse.run.shown import presentable
+from timelapse.segments.reader import LogReader
 from timelapse.store.parts import CheckedFile, Part
 from timelapse.store.remote import RemotePath, path_of, pinned
 from timelapse.tables import merge
@@ -289,8 +289,8 @@ def table_of(
 
     Raises UsageError (TL842) where they do not say one thing, RunError and LogError as opening does.
     """
-    from timelapse.log.manifest import NAME
-    from timelapse.log.place import as_path
+    from timelapse.segments.manifest import NAME
+    from timelapse.segments.place import as_path
 
     if sum(n is not None for n in (record, state, event)) > 1 or (at is not None and state is None):
         raise UsageError(

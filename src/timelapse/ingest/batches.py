@@ -25,7 +25,6 @@ from timelapse.ingest.doubts import Doubts, doubts_of, doubts_of_values
 from timelapse.ingest.objects import MANY, getter, list_in, taken_apart
 from timelapse.ingest.plan import COMPUTED, NO_PARTITION, PYTHON, Plan, expression
 from timelapse.ingest.times import Times
-from timelapse.log.quarantine import CUT, NOT_KEPT
 from timelapse.model.types import (
     TIME,
     DecimalType,
@@ -34,6 +33,7 @@ from timelapse.model.types import (
     ValueType,
 )
 from timelapse.moments import time_text
+from timelapse.segments.quarantine import CUT, NOT_KEPT
 
 RAW_LIMIT = 4096
 

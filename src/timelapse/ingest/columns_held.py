@@ -15,8 +15,8 @@ import pyarrow.compute as pc
 
 from timelapse.ingest.batches import Batch
 from timelapse.ingest.convert import wire_type
-from timelapse.log.segment import fields_table
-from timelapse.log.types import EventType
+from timelapse.segments.segment import fields_table
+from timelapse.segments.types import EventType
 from timelapse.tables.coded import codes_of, is_coded
 from timelapse.tables.rowhash import one_array
 

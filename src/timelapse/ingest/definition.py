@@ -42,9 +42,9 @@ from timelapse.ingest.tables.delta import Delta
 from timelapse.ingest.tables.iceberg import Iceberg
 from timelapse.ingest.tables.postgres import STEP, Postgres
 from timelapse.ingest.write import Late
-from timelapse.log.manifest import IngestEntry
-from timelapse.log.periods import HINT, Period
 from timelapse.moments import Moment, iso_text, micros
+from timelapse.segments.manifest import IngestEntry
+from timelapse.segments.periods import HINT, Period
 
 _TOP: dict[str, type | tuple[type, ...]] = {
     "events": str, "log": str, "max_bad": float, "late": str, "keep": str, "segment": str, "start": (str, datetime), "at_start": list, "source": list,
@@ -65,7 +65,7 @@ class Definition:
     keep: float | None = None
     """Seconds before the log's end: after an ingest earlier events are left out."""
     segment: str | None = None
-    """The period in which each of the log's segments lies (log/periods.py)."""
+    """The period in which each of the log's segments lies (segments/periods.py)."""
 
     @classmethod
     def read(cls, path: Path) -> Definition:

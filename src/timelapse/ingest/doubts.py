@@ -16,7 +16,7 @@ from timelapse.ingest.texts import holds_only, may_have_seven_digits
 from timelapse.ingest.times import A_NUMBER, ISO_TIME, PER_UNIT, ZONED_TIME, Times, is_finer, may_be_finer
 
 if TYPE_CHECKING:
-    from timelapse.log.types import EventType
+    from timelapse.segments.types import EventType
 
 Doubt = Literal["zone", "twice", "never", "fraction"]
 """Why a time is not certain: it has no zone and none was said (such times are not read); clocks showed it twice (the first is taken), or

@@ -13,13 +13,13 @@ from timelapse.ids import DAY
 from timelapse.ingest.files import SourceFile, told_by_suffix
 from timelapse.ingest.noticed import Noticed
 from timelapse.ingest.type_changes import Seen, check_types, columns_read
-from timelapse.log.columns import Layout, layouts_of
-from timelapse.log.days import day_text
+from timelapse.segments.columns import Layout, layouts_of
+from timelapse.segments.days import day_text
 
 if TYPE_CHECKING:
     from timelapse.ingest.plan import Plan
     from timelapse.ingest.prepare import Prepared
-    from timelapse.log.manifest import IngestEntry, SourceEntry
+    from timelapse.segments.manifest import IngestEntry, SourceEntry
 
 _DATE = re.compile(r"(?<!\d)((?:19|20)\d\d)([-_]?)(\d\d)\2(\d\d)(?!\d)")
 _EPOCH = datetime.date(1970, 1, 1)

@@ -36,12 +36,12 @@ from timelapse.ingest.source import Source
 from timelapse.ingest.task import BAD, GONE, SAME, TWICE, Note, Notes, TaskReport, event_text, noted, notes_of
 from timelapse.ingest.unique import NO_FILE, Before, Rows, known_events, place_of, rule_of, why_left_out
 from timelapse.ingest.unique import left_out as left_out_of
-from timelapse.log.beside import FILE, LATE, known_late, with_beside
-from timelapse.log.periods import Period
-from timelapse.log.quarantine import NOT_KEPT
-from timelapse.log.segment import fields_table, write_ordered
-from timelapse.log.types import EventType
 from timelapse.progress import Progress, Silent
+from timelapse.segments.beside import FILE, LATE, known_late, with_beside
+from timelapse.segments.periods import Period
+from timelapse.segments.quarantine import NOT_KEPT
+from timelapse.segments.segment import fields_table, write_ordered
+from timelapse.segments.types import EventType
 from timelapse.tables.ordering import stable_order
 
 HELD_BYTES = 1 << 30

@@ -21,9 +21,9 @@ from timelapse.display import many
 from timelapse.errors import IngestError, LogError, Place
 from timelapse.ids import INT64_MAX, INT64_MIN
 from timelapse.ingest.files import SourceFile
-from timelapse.log.beside import FILE, files_of
-from timelapse.log.manifest import IngestEntry, Manifest
-from timelapse.log.reader import LogReader
+from timelapse.segments.beside import FILE, files_of
+from timelapse.segments.manifest import IngestEntry, Manifest
+from timelapse.segments.reader import LogReader
 
 if TYPE_CHECKING:
     from timelapse.ingest.prepare import Prepared

@@ -18,13 +18,13 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from timelapse.ids import INT64_MAX
-from timelapse.log import manifest as stored
-from timelapse.log.beside import BESIDE, FILE, LATE, ranks_of, with_beside
-from timelapse.log.manifest import IngestEntry, Manifest, SegmentEntry
-from timelapse.log.periods import Period
-from timelapse.log.periods import ranges as blocks
-from timelapse.log.reader import LogReader
-from timelapse.log.segment import (
+from timelapse.segments import manifest as stored
+from timelapse.segments.beside import BESIDE, FILE, LATE, ranks_of, with_beside
+from timelapse.segments.manifest import IngestEntry, Manifest, SegmentEntry
+from timelapse.segments.periods import Period
+from timelapse.segments.periods import ranges as blocks
+from timelapse.segments.reader import LogReader
+from timelapse.segments.segment import (
     BLOCK_BYTES,
     BLOCK_EVENTS,
     SEGMENT_EVENTS,
@@ -32,7 +32,7 @@ from timelapse.log.segment import (
     fields_table,
     next_block,
 )
-from timelapse.log.types import EventType
+from timelapse.segments.types import EventType
 from timelapse.tables.rowhash import both_lanes, one_array, seed_of
 
 I64 = npt.NDArray[np.int64]

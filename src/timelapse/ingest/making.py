@@ -23,13 +23,13 @@ from timelapse.ingest.prepare import types_of
 from timelapse.ingest.source import Source, no_source
 from timelapse.ingest.task import BadRow, TaskReport
 from timelapse.ingest.unique import rule_of
-from timelapse.log import manifest as stored
-from timelapse.log.manifest import IngestEntry, Manifest, SegmentEntry, SourceEntry
-from timelapse.log.periods import Period, check_number
-from timelapse.log.quarantine import bad_days
-from timelapse.log.types import EventType
 from timelapse.moments import shown_time, time_text
 from timelapse.progress import Progress
+from timelapse.segments import manifest as stored
+from timelapse.segments.manifest import IngestEntry, Manifest, SegmentEntry, SourceEntry
+from timelapse.segments.periods import Period, check_number
+from timelapse.segments.quarantine import bad_days
+from timelapse.segments.types import EventType
 from timelapse.store.parts import sync
 
 if TYPE_CHECKING:

@@ -31,8 +31,8 @@ from timelapse.ingest.prepare_spark import collect
 from timelapse.ingest.task import TaskReport, write_partition
 from timelapse.ingest.unique import Before
 from timelapse.ingest.wire_on_spark import KEYS, encode, fatal, spark_schema, spark_struct
-from timelapse.log.periods import Period
-from timelapse.log.segment import SEGMENT_EVENTS
+from timelapse.segments.periods import Period
+from timelapse.segments.segment import SEGMENT_EVENTS
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -18,11 +18,11 @@ from timelapse.ingest.prepare import Prepared, types_of
 from timelapse.ingest.task import BAD, GONE, SAME, TWICE
 from timelapse.ingest.unique import Before, Rule, reach, rows_at, rule_of, why_left_out
 from timelapse.ingest.wire_on_spark import KEYS, encode, spark_schema, spark_type
-from timelapse.log.beside import FILE, known_late
-from timelapse.log.quarantine import NOT_KEPT
-from timelapse.log.reader import LogReader
-from timelapse.log.types import EventType
 from timelapse.model.types import TIME
+from timelapse.segments.beside import FILE, known_late
+from timelapse.segments.quarantine import NOT_KEPT
+from timelapse.segments.reader import LogReader
+from timelapse.segments.types import EventType
 from timelapse.tables.rowhash import one_array
 
 if TYPE_CHECKING:

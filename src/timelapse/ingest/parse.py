@@ -26,7 +26,7 @@ from timelapse.ingest.nested import plainly
 from timelapse.ingest.objects import getter
 from timelapse.ingest.plan import Plan
 from timelapse.ingest.texts import cells_of
-from timelapse.log.quarantine import NOT_KEPT
+from timelapse.segments.quarantine import NOT_KEPT
 from timelapse.tables.rowhash import one_array
 
 NOT_UTF8 = "is not UTF-8"

@@ -19,7 +19,6 @@ from timelapse.ingest.objects import MANY, JsonObject
 from timelapse.ingest.private import Private, check_names
 from timelapse.ingest.source import Source
 from timelapse.ingest.times import Times
-from timelapse.log.types import EventType
 from timelapse.model.events import Field
 from timelapse.model.types import (
     BOOL,
@@ -34,6 +33,7 @@ from timelapse.model.types import (
     ValueType,
 )
 from timelapse.moments import micros
+from timelapse.segments.types import EventType
 
 if TYPE_CHECKING:
     from timelapse.ingest.expressions import Expression

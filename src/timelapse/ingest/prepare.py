@@ -34,10 +34,10 @@ from timelapse.ingest.source import Source
 from timelapse.ingest.tables.base import Opened
 from timelapse.ingest.type_changes import Seen, check_types
 from timelapse.ingest.unique import Before
-from timelapse.log.beside import FILE, LATE
-from timelapse.log.manifest import IngestEntry
-from timelapse.log.types import EventType
 from timelapse.model.types import TIME, OptionalType
+from timelapse.segments.beside import FILE, LATE
+from timelapse.segments.manifest import IngestEntry
+from timelapse.segments.types import EventType
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -101,7 +101,7 @@ def types_of(prepared: Sequence[Prepared]) -> list[EventType]:
 
 
 def beside_of(prepared: Sequence[Prepared]) -> list[str]:
-    """What is kept beside the events of these sources (log/beside.py)."""
+    """What is kept beside the events of these sources (segments/beside.py)."""
     files = any(one.source.is_files for one in prepared)
     return [FILE] * files + [LATE] * any(one.source.arrival is not None for one in prepared)
 

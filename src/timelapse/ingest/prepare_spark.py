@@ -21,7 +21,7 @@ from timelapse.ingest.plan import Plan
 from timelapse.ingest.prepare import Prepared, number_lines, prepare_files, prepare_table
 from timelapse.ingest.source import Source
 from timelapse.ingest.unique import Before
-from timelapse.log.types import EventType
+from timelapse.segments.types import EventType
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

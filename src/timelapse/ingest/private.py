@@ -18,8 +18,8 @@ from timelapse.model.types import INT, STR, OptionalType, ValueType
 
 if TYPE_CHECKING:
     from timelapse.ingest.source import Source
-    from timelapse.log.manifest import IngestEntry
-    from timelapse.log.types import EventType
+    from timelapse.segments.manifest import IngestEntry
+    from timelapse.segments.types import EventType
 
 HASH_KEY = "TIMELAPSE_HASH_KEY"
 """The variable of the environment that has the key of hashes, unless a source names another."""

@@ -28,11 +28,11 @@ from timelapse.ingest.noticed import Noticed, notice
 from timelapse.ingest.plan import Plan
 from timelapse.ingest.prepare import Task, read_task
 from timelapse.ingest.task import Note, Notes, TaskReport, noted, notes_of
-from timelapse.log.beside import BESIDE, FILE, LATE, with_beside
-from timelapse.log.periods import Period
-from timelapse.log.segment import SEGMENT_EVENTS, fields_table, write_ordered
-from timelapse.log.types import EventType
 from timelapse.model.events import Field
+from timelapse.segments.beside import BESIDE, FILE, LATE, with_beside
+from timelapse.segments.periods import Period
+from timelapse.segments.segment import SEGMENT_EVENTS, fields_table, write_ordered
+from timelapse.segments.types import EventType
 from timelapse.tables.ordering import stable_order
 from timelapse.tables.rowhash import whole_array
 from timelapse.tables.sharing import at_once

@@ -16,13 +16,13 @@ from timelapse.decoding import decoded
 from timelapse.ingest.batches import Batch, show
 from timelapse.ingest.convert import plain
 from timelapse.ingest.noticed import Noticed
-from timelapse.log.beside import FILE, LATE, with_beside
-from timelapse.log.manifest import SegmentEntry
-from timelapse.log.periods import Period
-from timelapse.log.quarantine import KEPT, NOT_KEPT, TAKEN
-from timelapse.log.segment import BLOCK_BYTES, BLOCK_EVENTS, SEGMENT_EVENTS, SegmentWriter
-from timelapse.log.types import EventType
 from timelapse.moments import time_text
+from timelapse.segments.beside import FILE, LATE, with_beside
+from timelapse.segments.manifest import SegmentEntry
+from timelapse.segments.periods import Period
+from timelapse.segments.quarantine import KEPT, NOT_KEPT, TAKEN
+from timelapse.segments.segment import BLOCK_BYTES, BLOCK_EVENTS, SEGMENT_EVENTS, SegmentWriter
+from timelapse.segments.types import EventType
 from timelapse.store.parts import Part, PartWriter
 
 I64 = npt.NDArray[np.int64]

@@ -21,16 +21,16 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from timelapse.errors import IngestError, Place
-from timelapse.log.beside import BESIDE, files_of
-from timelapse.log.quarantine import beaten_in
 from timelapse.model.types import FLOAT, OptionalType
+from timelapse.segments.beside import BESIDE, files_of
+from timelapse.segments.quarantine import beaten_in
 from timelapse.tables.rowhash import both_lanes, seed_of, whole_array
 
 if TYPE_CHECKING:
     from timelapse.ingest.source import Source
-    from timelapse.log.manifest import IngestEntry, Manifest
-    from timelapse.log.reader import LogReader
-    from timelapse.log.types import EventType
+    from timelapse.segments.manifest import IngestEntry, Manifest
+    from timelapse.segments.reader import LogReader
+    from timelapse.segments.types import EventType
 
 I64 = npt.NDArray[np.int64]
 Bools = npt.NDArray[np.bool_]

@@ -18,9 +18,9 @@ from timelapse.ingest.noticed import notice
 from timelapse.ingest.plan import Plan
 from timelapse.ingest.task import FATAL, Note, notes_of, noticed_note
 from timelapse.ingest.unique import hashes_of
-from timelapse.log.types import EventType
 from timelapse.model.decimals import DIGITS
 from timelapse.model.types import DecimalType, ListType, OptionalType, ValueType
+from timelapse.segments.types import EventType
 
 if TYPE_CHECKING:
     from pyspark.sql.types import DataType, StructType

@@ -18,14 +18,14 @@ from timelapse.ingest.known import gone_with
 from timelapse.ingest.private import known_keys
 from timelapse.ingest.source import Source, as_sources, by_class
 from timelapse.ingest.unique import Before
-from timelapse.log import manifest as stored
-from timelapse.log.periods import Period
-from timelapse.log.place import changing, check_free, whole_folder
-from timelapse.log.reader import LogReader
-from timelapse.log.types import EventType, event_types
-from timelapse.log.versions import remove_unnamed
 from timelapse.model.events import Event
 from timelapse.progress import Progress
+from timelapse.segments import manifest as stored
+from timelapse.segments.periods import Period
+from timelapse.segments.place import changing, check_free, whole_folder
+from timelapse.segments.reader import LogReader
+from timelapse.segments.types import EventType, event_types
+from timelapse.segments.versions import remove_unnamed
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -15,10 +15,10 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from timelapse.analysis.result import ByKey, EventKey, PassProgram
-from timelapse.log.reader import Chunk, Columns, EventReader
-from timelapse.log.rows import row_maker, rows_of
 from timelapse.model.events import Event
 from timelapse.program.program import Program
+from timelapse.segments.reader import Chunk, Columns, EventReader
+from timelapse.segments.rows import row_maker, rows_of
 from timelapse.tables.rowhash import one_array
 from timelapse.tables.scalarhash import key_hash
 from timelapse.tables.table import key_hashes

@@ -8,9 +8,9 @@ from typing import Any
 
 from timelapse.kernels.parts import Part
 from timelapse.log.part import reading
-from timelapse.log.reader import EventReader
-from timelapse.log.types import bind
 from timelapse.model.events import Event
+from timelapse.segments.reader import EventReader
+from timelapse.segments.types import bind
 
 
 @dataclass(frozen=True)

@@ -1,17 +1,15 @@
-"""The stored log: a total order, columnar segments, readers for any process.
+"""A log as users hold it: `tl.Log`, which ingests, and logs made of logs.
 
-Begin with `reader.py`: the small description of a log that travels to workers, and reads ranges and
-columns. `manifest.py` has what is known without reading events, `segment.py` the files. `versions.py` lists
-versions and makes one without a person's events. `part.py`, `only.py` and `joined.py` are logs made of
-logs. `log.py` is `tl.Log`.
+Begin with `log.py`. `part.py` and `only.py` are logs of some events, `asked.py` has questions among them. What is
+stored, and how it is read, is in `segments/`.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from timelapse.log.reader import Chunk, EventReader, LogReader
-from timelapse.log.types import EventType, bind
+from timelapse.segments.reader import Chunk, EventReader, LogReader
+from timelapse.segments.types import EventType, bind
 
 if TYPE_CHECKING:
     from timelapse.ingest.source import Source
@@ -19,16 +17,16 @@ if TYPE_CHECKING:
     from timelapse.ingest.tables.delta import Delta
     from timelapse.ingest.tables.iceberg import Iceberg
     from timelapse.ingest.tables.postgres import Postgres
-    from timelapse.log.info import LogInfo, TypeInfo
     from timelapse.log.log import Log
-    from timelapse.log.memory import MemoryLog
+    from timelapse.segments.info import LogInfo, TypeInfo
+    from timelapse.segments.memory import MemoryLog
 
-# Loaded when first used: reading a log needs nothing of what makes one.
+# Loaded when first used: looking into a log needs nothing of what makes one.
 _LATER = {
     "Log": "timelapse.log.log",
-    "LogInfo": "timelapse.log.info",
-    "TypeInfo": "timelapse.log.info",
-    "MemoryLog": "timelapse.log.memory",
+    "LogInfo": "timelapse.segments.info",
+    "TypeInfo": "timelapse.segments.info",
+    "MemoryLog": "timelapse.segments.memory",
     "Source": "timelapse.ingest.source",  # what Log.write takes
     "Delta": "timelapse.ingest.tables.delta",
     "Iceberg": "timelapse.ingest.tables.iceberg",

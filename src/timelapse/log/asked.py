@@ -17,11 +17,11 @@ import pyarrow as pa
 
 from timelapse.errors import LogError
 from timelapse.ids import INT64_MAX
-from timelapse.log.info import LogInfo, TypeInfo
 from timelapse.log.log import Log
-from timelapse.log.reader import Chunk, Columns, EventReader, even_cuts, rows_read
-from timelapse.log.rows import InRows
-from timelapse.log.types import EventType
+from timelapse.segments.info import LogInfo, TypeInfo
+from timelapse.segments.reader import Chunk, Columns, EventReader, even_cuts, rows_read
+from timelapse.segments.rows import InRows
+from timelapse.segments.types import EventType
 from timelapse.tables.rowhash import both_lanes, one_array
 
 I64 = npt.NDArray[np.int64]

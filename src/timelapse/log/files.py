@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from timelapse.errors import Place, StorageError
-from timelapse.log import manifest as stored
-from timelapse.log.manifest import REMEDY, Manifest
-from timelapse.log.quarantine import FOLDER
+from timelapse.segments import manifest as stored
+from timelapse.segments.manifest import REMEDY, Manifest
+from timelapse.segments.quarantine import FOLDER
 from timelapse.store.parts import FileCheck, Part
 from timelapse.store.remote import check_files as check_all
 

@@ -11,23 +11,23 @@ import pyarrow as pa
 
 from timelapse.display import many
 from timelapse.errors import LogError, UsageError
-from timelapse.log import manifest as stored
-from timelapse.log.derived import Outputs, write_outputs
-from timelapse.log.footers import unreadable
-from timelapse.log.info import LogInfo, info_of
-from timelapse.log.manifest import IngestEntry, Manifest
-from timelapse.log.periods import Period
-from timelapse.log.place import as_path, opened, whole_folder
-from timelapse.log.quarantine import bad_rows
-from timelapse.log.reader import LogReader, type_named
-from timelapse.log.segment import BLOCK_EVENTS, write_events
-from timelapse.log.types import EventType, bind, event_types
-from timelapse.log.versions import LogVersion, expire, forget, keep, versions_of
-from timelapse.log.without import name_of, seqs_of
 from timelapse.model.events import Event
 from timelapse.model.order import in_order
 from timelapse.moments import Moment, micros, shown_time
 from timelapse.progress import Progress
+from timelapse.segments import manifest as stored
+from timelapse.segments.derived import Outputs, write_outputs
+from timelapse.segments.footers import unreadable
+from timelapse.segments.info import LogInfo, info_of
+from timelapse.segments.manifest import IngestEntry, Manifest
+from timelapse.segments.periods import Period
+from timelapse.segments.place import as_path, opened, whole_folder
+from timelapse.segments.quarantine import bad_rows
+from timelapse.segments.reader import LogReader, type_named
+from timelapse.segments.segment import BLOCK_EVENTS, write_events
+from timelapse.segments.types import EventType, bind, event_types
+from timelapse.segments.versions import LogVersion, expire, forget, keep, versions_of
+from timelapse.segments.without import name_of, seqs_of
 from timelapse.store.scratch import process_folder
 
 if TYPE_CHECKING:
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from timelapse.ingest.tables.base import Table
     from timelapse.ingest.tables.catalog import SparkTable
     from timelapse.ingest.write import Late
-    from timelapse.log.profile import Profile
+    from timelapse.segments.profile import Profile
 
     SourceLike = (
         Source
@@ -354,7 +354,7 @@ class Log:
         Counts are exact where values are few; estimates say how far off they may be. `advance` is told how many events have been read.
         Raises LogError (TL402) for a type that it does not have.
         """
-        from timelapse.log.profile import Profile, profile_types, silent
+        from timelapse.segments.profile import Profile, profile_types, silent
 
         for name in types:
             self.reader.rows(name, 0, 0)  # says what is wrong with it

@@ -7,9 +7,9 @@ from operator import attrgetter
 from typing import TYPE_CHECKING
 
 from timelapse.errors import LogError, Place, meant
-from timelapse.log.rows import row_maker
-from timelapse.log.where import Where
 from timelapse.model.events import Event
+from timelapse.segments.rows import row_maker
+from timelapse.segments.where import Where
 
 if TYPE_CHECKING:
     from timelapse.log.log import Log

@@ -10,13 +10,13 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from timelapse.log.info import LogInfo, info_of
 from timelapse.log.log import Log
-from timelapse.log.profile import Profile
-from timelapse.log.reader import Chunk, Columns, LogReader, even_cuts
-from timelapse.log.rows import InRows
-from timelapse.log.types import EventType
-from timelapse.log.without import ONLY_MARK
+from timelapse.segments.info import LogInfo, info_of
+from timelapse.segments.profile import Profile
+from timelapse.segments.reader import Chunk, Columns, LogReader, even_cuts
+from timelapse.segments.rows import InRows
+from timelapse.segments.types import EventType
+from timelapse.segments.without import ONLY_MARK
 
 I64 = npt.NDArray[np.int64]
 

@@ -8,17 +8,17 @@ from functools import cached_property
 from typing import Any
 
 from timelapse.ids import DAY, INT64_MAX, INT64_MIN
-from timelapse.log.days import day_number, day_text
-from timelapse.log.gaps import gaps_of
-from timelapse.log.info import LogInfo
 from timelapse.log.log import Log
 from timelapse.log.only import OnlyReader
-from timelapse.log.reader import Chunk, Columns, EventReader, LogReader, even_cuts
-from timelapse.log.rows import InRows
-from timelapse.log.types import EventType
-from timelapse.log.without import PART_MARK
 from timelapse.model.events import Event
 from timelapse.moments import Moment
+from timelapse.segments.days import day_number, day_text
+from timelapse.segments.gaps import gaps_of
+from timelapse.segments.info import LogInfo
+from timelapse.segments.reader import Chunk, Columns, EventReader, LogReader, even_cuts
+from timelapse.segments.rows import InRows
+from timelapse.segments.types import EventType
+from timelapse.segments.without import PART_MARK
 
 
 @dataclass(frozen=True)

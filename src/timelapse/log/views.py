@@ -10,12 +10,12 @@ from timelapse.cards import Card, Table
 from timelapse.charts import Band, Timeline
 from timelapse.display import moment, size, span
 from timelapse.ids import DAY
-from timelapse.log.days import day_number
-from timelapse.log.info import no_events_on
+from timelapse.segments.days import day_number
+from timelapse.segments.info import no_events_on
 
 if TYPE_CHECKING:
-    from timelapse.log.info import LogInfo
     from timelapse.log.log import Log
+    from timelapse.segments.info import LogInfo
 
 _DAYS = 3_660
 

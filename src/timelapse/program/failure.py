@@ -32,7 +32,9 @@ _REASONS = 5
 _NOTES = str(Path("kinds", "past.py"))
 _PACKAGE = f"{Path(__file__).parents[1]}{os.sep}"
 _LIBRARIES = tuple(sysconfig.get_path(name) + os.sep for name in ("stdlib", "purelib", "platlib"))
-_OWN = tuple(f"{_PACKAGE}{room}{os.sep}" for room in ("cache", "engine", "log", "store", "tables"))
+_OWN = tuple(
+    f"{_PACKAGE}{room}{os.sep}" for room in ("cache", "engine", "log", "segments", "store", "tables")
+)
 """Folders whose functions no handler calls: kinds and kernels call them."""
 
 

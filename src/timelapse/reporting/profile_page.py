@@ -9,8 +9,8 @@ import numpy as np
 from timelapse.charts import Band, Timeline
 from timelapse.display import moment
 from timelapse.ids import DAY
-from timelapse.log.profile import FieldProfile, Profile
 from timelapse.reporting.page import Report, rendered
+from timelapse.segments.profile import FieldProfile, Profile
 
 _EPOCH = date(1970, 1, 1)
 _MOST_DAYS = 3_660

@@ -10,7 +10,6 @@ from timelapse.charts import Timeline, timeline
 from timelapse.display import clean, many, moment, one_line, rate, size, span, took
 from timelapse.errors import TimelapseError
 from timelapse.log import Log
-from timelapse.log.info import no_events_on
 from timelapse.log.views import days_chart
 from timelapse.reporting.fields import COUNTED, FieldParts, Keys, field_parts
 from timelapse.reporting.redact import HIDDEN, Redaction, shown
@@ -21,6 +20,7 @@ from timelapse.run.parameters import shown_text
 from timelapse.run.reload import replayed
 from timelapse.run.run import did
 from timelapse.run.views import IN_ORDER, of_older, of_part, of_types, started_from, warned, was_predicted
+from timelapse.segments.info import no_events_on
 
 if TYPE_CHECKING:
     from timelapse.explanation import Explanation

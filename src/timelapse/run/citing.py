@@ -10,10 +10,10 @@ from pathlib import Path
 from timelapse.cache.store import Entry, Store
 from timelapse.errors import TimelapseError
 from timelapse.log import Log
-from timelapse.log import manifest as stored
-from timelapse.log.without import base_of
 from timelapse.run.manifest import NAME, RunManifest, read_manifest
 from timelapse.run.untouched import untouched
+from timelapse.segments import manifest as stored
+from timelapse.segments.without import base_of
 
 _DEEP = 4
 """Folders are searched so many levels down."""

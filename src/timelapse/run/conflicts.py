@@ -14,8 +14,6 @@ from timelapse.kernels.base import PassResult
 from timelapse.kernels.iterate.repair import RepairKernel, guess, specs_of
 from timelapse.kernels.python.interpreted import InterpretedKernel
 from timelapse.kernels.source import Source
-from timelapse.log.reader import EventReader
-from timelapse.log.types import heard
 from timelapse.model.decimals import in_usual_context
 from timelapse.plan import make_plan
 from timelapse.plan.cost import IsCompiled, Measured
@@ -24,6 +22,8 @@ from timelapse.plan.strategy import Strategy
 from timelapse.program.program import Program, spec_of
 from timelapse.program.times import kept
 from timelapse.run.foresight import compiled_facts, fewer_tasks
+from timelapse.segments.reader import EventReader
+from timelapse.segments.types import heard
 from timelapse.tables.table import state_table
 
 LEAST_EVENTS = 50_000

@@ -14,7 +14,6 @@ from timelapse.engine.digest import run_digest, state_digest
 from timelapse.engine.job import Job, SumRow
 from timelapse.engine.outcome import Outcome
 from timelapse.ids import INT64_MAX
-from timelapse.log.types import heard
 from timelapse.plan import Plan
 from timelapse.program.fingerprint import fingerprint
 from timelapse.program.program import Program, spec_of
@@ -27,6 +26,7 @@ from timelapse.run.parameters import params_text
 from timelapse.run.records import record_entries
 from timelapse.run.request import Request
 from timelapse.run.source import Source
+from timelapse.segments.types import heard
 from timelapse.tables.rowhash import ZERO
 
 

@@ -26,10 +26,7 @@ from timelapse.engine.job import ROWS, Job, change_path, rows_name, schema_of
 from timelapse.engine.outcome import Outcome
 from timelapse.errors import EventOrderError, LogError, Place, ReplayError, UsageError
 from timelapse.log import Log, MemoryLog
-from timelapse.log.joined import joined, version_with
 from timelapse.log.part import rank
-from timelapse.log.reader import EventReader
-from timelapse.log.without import base_of
 from timelapse.model.events import Event
 from timelapse.moments import shown_time
 from timelapse.program.fingerprint import fingerprint
@@ -42,6 +39,9 @@ from timelapse.run.reload import log_of
 from timelapse.run.run import Run
 from timelapse.run.source import Source, open_source
 from timelapse.run.untouched import Untouched, untouched
+from timelapse.segments.joined import joined, version_with
+from timelapse.segments.reader import EventReader
+from timelapse.segments.without import base_of
 from timelapse.store.parts import CheckedFile, Part
 from timelapse.store.scratch import process_folder
 from timelapse.tables import merge

@@ -12,9 +12,9 @@ from typing import Any
 
 from timelapse.display import many, span
 from timelapse.ids import DAY
-from timelapse.log.manifest import IngestEntry, Manifest, SourceEntry
 from timelapse.log.part import rank
-from timelapse.log.reader import EventReader
+from timelapse.segments.manifest import IngestEntry, Manifest, SourceEntry
+from timelapse.segments.reader import EventReader
 
 _DEEPER = 2
 """The next late rows may be so many times as far from the end as those before."""

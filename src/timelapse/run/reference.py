@@ -21,8 +21,6 @@ from timelapse.kinds.base import ABSENT, StateSpec
 from timelapse.log import Log, MemoryLog
 from timelapse.log.only import OnlyReader
 from timelapse.log.part import PartReader
-from timelapse.log.reader import EventReader, LogReader
-from timelapse.log.types import heard
 from timelapse.model.events import Event
 from timelapse.model.order import in_order
 from timelapse.moments import Moment, micros
@@ -37,6 +35,8 @@ from timelapse.run.records import record_entries
 from timelapse.run.run import Run, RunContext
 from timelapse.run.source import check_heard, end_of, refuse_silence
 from timelapse.run.takeout import reader_without
+from timelapse.segments.reader import EventReader, LogReader
+from timelapse.segments.types import heard
 from timelapse.serial import SerialOutcome
 from timelapse.tables.apply import changes_table
 from timelapse.tables.rowhash import HashSum

@@ -6,18 +6,18 @@ from pathlib import Path
 
 from timelapse.errors import Place, RunError, TimelapseError
 from timelapse.log import Log
-from timelapse.log.joined import joined, version_with
-from timelapse.log.manifest import Manifest
 from timelapse.log.part import PartLog
-from timelapse.log.place import as_path, opened
-from timelapse.log.reader import EventReader
-from timelapse.log.without import base_of
 from timelapse.program.fingerprint import fingerprint
 from timelapse.program.kept import load_kept
 from timelapse.program.program import Program, spec_of
 from timelapse.program.versions import load_named
 from timelapse.run.manifest import RunManifest
 from timelapse.run.parameters import parameter, text_of
+from timelapse.segments.joined import joined, version_with
+from timelapse.segments.manifest import Manifest
+from timelapse.segments.place import as_path, opened
+from timelapse.segments.reader import EventReader
+from timelapse.segments.without import base_of
 
 
 def reload_program(manifest: RunManifest, path: Path | None = None) -> Program:

@@ -21,9 +21,6 @@ from timelapse.cache.store import Store, open_store
 from timelapse.engine.resume import Begun
 from timelapse.errors import TimelapseError
 from timelapse.log import Log
-from timelapse.log.changed import same_events
-from timelapse.log.joined import version_with
-from timelapse.log.without import base_of, read_as
 from timelapse.plan import Plan
 from timelapse.program.program import Program
 from timelapse.program.times import kept
@@ -35,6 +32,9 @@ from timelapse.run.parameters import params_text
 from timelapse.run.request import Request, Settings
 from timelapse.run.run import Run
 from timelapse.run.source import Source
+from timelapse.segments.changed import same_events
+from timelapse.segments.joined import version_with
+from timelapse.segments.without import base_of, read_as
 from timelapse.store.parts import check_parts
 from timelapse.store.remote import RemotePath
 

@@ -11,12 +11,12 @@ from timelapse.analysis import Analysis
 from timelapse.cache.group import Group
 from timelapse.engine.executor import Executor
 from timelapse.errors import UsageError
-from timelapse.log.reader import EventReader
 from timelapse.plan import Plan
 from timelapse.program.program import Program
 from timelapse.progress import Progress, Silent
 from timelapse.run.earlier import Earlier
 from timelapse.run.source import Source
+from timelapse.segments.reader import EventReader
 
 if TYPE_CHECKING:
     from timelapse.run.interrupted import Interrupted

@@ -31,8 +31,8 @@ if TYPE_CHECKING:
     from rich.console import RenderableType
 
     from timelapse.charts import Figure
-    from timelapse.log.reader import EventReader
     from timelapse.run.verify import Verification
+    from timelapse.segments.reader import EventReader
     from timelapse.trace import Explanation, History
 
 _TS = TIME.arrow

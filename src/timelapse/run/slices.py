@@ -14,10 +14,10 @@ from timelapse.errors import UsageError
 from timelapse.kernels.choose import runs_compiled
 from timelapse.kernels.lowered import event_bytes
 from timelapse.log.part import PartReader, rank
-from timelapse.log.reader import EventReader, LogReader
 from timelapse.plan import Plan
 from timelapse.plan.schedule import cuts_at
 from timelapse.program.program import Program, spec_of
+from timelapse.segments.reader import EventReader, LogReader
 
 _INTERPRETED_EVENTS = 1_000_000
 """Events per slice whose handlers run as Python: what it puts out is Python objects until its end."""

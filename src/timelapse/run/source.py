@@ -10,13 +10,13 @@ from typing import Any
 from timelapse.errors import LogError, UsageError, meant
 from timelapse.ids import INT64_MAX
 from timelapse.log import Log, MemoryLog
-from timelapse.log.reader import EventReader
-from timelapse.log.types import heard
 from timelapse.model.events import Event
 from timelapse.moments import shown_time
 from timelapse.program.program import Program, spec_of
 from timelapse.program.silence import goes_on, silent
 from timelapse.run.late_rows import LateRows, late_rows
+from timelapse.segments.reader import EventReader
+from timelapse.segments.types import heard
 
 _SHIPPED_EVENTS = 20_000
 """Events in memory that may travel to Spark's workers inside the job."""

@@ -22,13 +22,13 @@ from timelapse.kernels.takeout.taking import without_failing
 from timelapse.log import MemoryLog
 from timelapse.log.only import OnlyReader
 from timelapse.log.part import PartReader
-from timelapse.log.reader import EventReader, LogReader
-from timelapse.log.types import heard
 from timelapse.model.decimals import in_usual_context
 from timelapse.program.failure import Quarantined
 from timelapse.program.program import Program, spec_of
 from timelapse.program.times import acts_later
 from timelapse.progress import Progress
+from timelapse.segments.reader import EventReader, LogReader
+from timelapse.segments.types import heard
 
 if TYPE_CHECKING:
     from timelapse.kernels.native.unit import Unit

@@ -18,12 +18,12 @@ from timelapse.kernels.choose import SliceKernel
 from timelapse.kernels.source import Source
 from timelapse.kernels.walk import Walk, walker
 from timelapse.kinds.base import StateSpec
-from timelapse.log.reader import EventReader
-from timelapse.log.types import heard
 from timelapse.model.decimals import in_usual_context
 from timelapse.program.program import Program, spec_of
 from timelapse.program.times import VIEWS
 from timelapse.run.takeout import reader_without
+from timelapse.segments.reader import EventReader
+from timelapse.segments.types import heard
 from timelapse.tables import merge
 from timelapse.tables.apply import empty
 from timelapse.tables.table import state_table

@@ -15,12 +15,12 @@ from typing import Any
 
 from timelapse.analysis import Analysis
 from timelapse.errors import HandlerError, ImpureProgram, Place
-from timelapse.log.reader import EventReader
-from timelapse.log.types import heard
 from timelapse.model.decimals import in_usual_context
 from timelapse.model.events import Event
 from timelapse.program.program import Program, spec_of
 from timelapse.program.times import calendar_of
+from timelapse.segments.reader import EventReader
+from timelapse.segments.types import heard
 from timelapse.serial import Loop
 
 SAMPLE = 256

@@ -9,10 +9,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from timelapse.log import Log
-from timelapse.log.changed import first_changed
-from timelapse.log.joined import version_with
-from timelapse.log.without import base_of
 from timelapse.run.manifest import RunManifest
+from timelapse.segments.changed import first_changed
+from timelapse.segments.joined import version_with
+from timelapse.segments.without import base_of
 
 
 @dataclass(frozen=True)

@@ -18,8 +18,6 @@ from timelapse.divergence import Divergence, Result, Row, compare_runs
 from timelapse.engine.digest import hash_outputs, hash_rejected
 from timelapse.errors import UsageError
 from timelapse.ids import Phase
-from timelapse.log.reader import EventReader
-from timelapse.log.types import heard
 from timelapse.model.events import Event
 from timelapse.program.failure import quarantined_row
 from timelapse.program.program import Program, spec_of
@@ -31,6 +29,8 @@ from timelapse.run.files import need_files
 from timelapse.run.reference import output_tables, rejected_table
 from timelapse.run.run import Run
 from timelapse.run.takeout import reader_without, taken_out
+from timelapse.segments.reader import EventReader
+from timelapse.segments.types import heard
 from timelapse.tables.rowhash import hash_sum, one_array
 from timelapse.tables.table import key_names, state_table, to_dict
 

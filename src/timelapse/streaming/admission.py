@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 
 import pyarrow as pa
 
-from timelapse.log.types import EventType
 from timelapse.program.program import Program
+from timelapse.segments.types import EventType
 from timelapse.streaming.arrivals import arrivals
 from timelapse.streaming.correction import to_correct
 from timelapse.streaming.declared import fitted

@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 
 from timelapse.ids import INT64_MIN
-from timelapse.log.types import EventType
+from timelapse.segments.types import EventType
 from timelapse.streaming.declared import fitted
 from timelapse.streaming.format import Epoch
 from timelapse.streaming.pack import Pack

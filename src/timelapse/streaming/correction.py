@@ -16,10 +16,10 @@ import pyarrow as pa
 
 from timelapse.errors import Place, UsageError
 from timelapse.kernels.base import quarantined_table
-from timelapse.log.types import EventType
 from timelapse.program.fingerprint import Writer, write_program
 from timelapse.program.program import Program, params_of, spec_of
 from timelapse.program.silence import is_silent
+from timelapse.segments.types import EventType
 from timelapse.streaming import chain
 from timelapse.streaming.counting import Counting
 from timelapse.streaming.format import Correction, Epoch

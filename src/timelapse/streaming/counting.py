@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 
 from timelapse.ids import INT64_MIN
-from timelapse.log.types import EventType
+from timelapse.segments.types import EventType
 from timelapse.streaming import chain
 from timelapse.streaming.arrivals import PLACE
 from timelapse.streaming.format import Epoch

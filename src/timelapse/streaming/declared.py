@@ -12,11 +12,11 @@ import pyarrow as pa
 
 from timelapse.engine.job import schema_of
 from timelapse.errors import Place, RunError
-from timelapse.log.types import EventType, readable_as
 from timelapse.model.events import Field
 from timelapse.model.types import OptionalType
 from timelapse.program.program import Program, spec_of
 from timelapse.run.records import record_types
+from timelapse.segments.types import EventType, readable_as
 from timelapse.streaming import chain
 from timelapse.streaming.format import Epoch, LiveRun
 from timelapse.streaming.place import RunPlace

@@ -21,11 +21,11 @@ import pyarrow.compute as pc
 from timelapse.errors import StorageError, TimelapseError, UsageError, meant
 from timelapse.ids import INT64_MAX, INT64_MIN
 from timelapse.kernels.base import Abandoned, PassResult, output_schema
-from timelapse.log.types import EventType
 from timelapse.model.events import Record
 from timelapse.program.program import Program, spec_of
 from timelapse.program.silence import is_silent, silent
 from timelapse.run.records import record_types
+from timelapse.segments.types import EventType
 from timelapse.streaming.arrivals import Taken, ordered
 from timelapse.streaming.format import Epoch
 from timelapse.streaming.head import Head

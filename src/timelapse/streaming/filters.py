@@ -14,15 +14,15 @@ import numpy as np
 import pyarrow as pa
 
 from timelapse.errors import UsageError, meant
-from timelapse.log.types import EventType
-from timelapse.log.where import Where
+from timelapse.segments.types import EventType
+from timelapse.segments.where import Where
 from timelapse.streaming.streams import I64, Admitted, Bools, Partition
 
 _OPTION = "filters= (--filter)"
 
 
 class Filter(msgspec.Struct, frozen=True):
-    """Rows of an event type for which a condition holds (log/where.py)."""
+    """Rows of an event type for which a condition holds (segments/where.py)."""
 
     type: str
     where: str

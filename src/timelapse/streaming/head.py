@@ -21,11 +21,11 @@ import pyarrow as pa
 from timelapse.errors import Place, RunError, StorageError
 from timelapse.ids import INT64_MIN
 from timelapse.kernels.base import Abandoned, quarantined_table
-from timelapse.log.types import EventType
 from timelapse.moments import time_text
 from timelapse.program.fingerprint import fingerprint
 from timelapse.program.program import Program
 from timelapse.program.silence import is_silent, silent
+from timelapse.segments.types import EventType
 from timelapse.streaming import chain, checkpoints
 from timelapse.streaming.admission import Admission
 from timelapse.streaming.arrivals import Held, Taken

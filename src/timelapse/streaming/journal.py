@@ -18,11 +18,11 @@ from timelapse.decoding import decoded
 from timelapse.errors import LogError
 from timelapse.ids import INT64_MAX, INT64_MIN
 from timelapse.log import Log
-from timelapse.log import manifest as stored
-from timelapse.log.manifest import IngestEntry, SegmentEntry
-from timelapse.log.place import locked
-from timelapse.log.segment import SEGMENT_EVENTS, fields_table, write_ordered
-from timelapse.log.types import EventType
+from timelapse.segments import manifest as stored
+from timelapse.segments.manifest import IngestEntry, SegmentEntry
+from timelapse.segments.place import locked
+from timelapse.segments.segment import SEGMENT_EVENTS, fields_table, write_ordered
+from timelapse.segments.types import EventType
 from timelapse.store.parts import sync, write_part
 from timelapse.streaming import chain
 from timelapse.streaming.declared import types_of

@@ -22,11 +22,11 @@ from timelapse.kernels.lowered import lowered_once
 from timelapse.kernels.python.timed import TimedKernel
 from timelapse.kernels.rowlog import Earlier
 from timelapse.kernels.source import Source
-from timelapse.log.types import EventType, heard
 from timelapse.model.decimals import in_usual_context
 from timelapse.program.failure import AGAIN
 from timelapse.program.program import Program, spec_of
 from timelapse.program.times import span_of
+from timelapse.segments.types import EventType, heard
 from timelapse.streaming.stand import Stand
 from timelapse.streaming.window import JournalEnd
 from timelapse.tables.apply import empty

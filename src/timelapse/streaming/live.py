@@ -14,7 +14,6 @@ from typing import Any, Literal, Self
 import pyarrow as pa
 
 from timelapse.errors import Place, RunError, SourceError, UsageError
-from timelapse.log.types import event_types
 from timelapse.model.events import Record
 from timelapse.moments import Moment, micros
 from timelapse.program.fingerprint import fingerprint
@@ -22,6 +21,7 @@ from timelapse.program.program import Program, as_program
 from timelapse.progress import Progress, Silent
 from timelapse.run.request import Engine
 from timelapse.run.run import Run
+from timelapse.segments.types import event_types
 from timelapse.store.scratch import scratch_folder
 from timelapse.streaming import chain
 from timelapse.streaming.choosing import Slicing

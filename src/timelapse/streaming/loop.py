@@ -15,9 +15,9 @@ from timelapse.display import many
 from timelapse.env.garbage import passed_over
 from timelapse.env.scheduler import give_way
 from timelapse.errors import Place, StorageError, TimelapseError
-from timelapse.log.types import EventType
 from timelapse.program.program import Program
 from timelapse.progress import Progress
+from timelapse.segments.types import EventType
 from timelapse.store.waiting import AWAY, while_not
 from timelapse.streaming import lease
 from timelapse.streaming.chain import Overtaken

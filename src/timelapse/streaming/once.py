@@ -17,7 +17,7 @@ from timelapse.ids import INT64_MIN
 from timelapse.ingest.private import check_names
 from timelapse.ingest.source import Source
 from timelapse.ingest.unique import rule_of
-from timelapse.log.types import EventType
+from timelapse.segments.types import EventType
 from timelapse.streaming import chain
 from timelapse.streaming.arrivals import PLACE, Taken
 from timelapse.streaming.format import Epoch

@@ -16,13 +16,13 @@ from timelapse.analysis import analyse
 from timelapse.analysis.result import Severity
 from timelapse.errors import ImpureProgram, Place, RunError, UsageError
 from timelapse.ingest.source import Source
-from timelapse.log.types import EventType, event_types, heard
 from timelapse.model.events import Event
 from timelapse.program.fingerprint import fingerprint
 from timelapse.program.program import Program, spec_of
 from timelapse.run.describe import source_of
 from timelapse.run.parameters import params_text
 from timelapse.run.request import Engine, check_engine
+from timelapse.segments.types import EventType, event_types, heard
 from timelapse.streaming import chain
 from timelapse.streaming.format import FORMAT, RUN, VERSIONS, Epoch, LiveRun
 from timelapse.streaming.handover import Origin

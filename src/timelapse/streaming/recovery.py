@@ -16,9 +16,9 @@ import pyarrow as pa
 
 from timelapse.errors import Place, RunError
 from timelapse.kernels.base import Abandoned
-from timelapse.log.types import EventType
 from timelapse.program.failure import Quarantined
 from timelapse.program.program import Program
+from timelapse.segments.types import EventType
 from timelapse.streaming import chain, checkpoints
 from timelapse.streaming.arrivals import Taken
 from timelapse.streaming.declared import fitted, put_out

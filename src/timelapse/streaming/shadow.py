@@ -19,11 +19,11 @@ import pyarrow as pa
 from timelapse.engine.job import SumRow
 from timelapse.errors import Place, RunError, StorageError, UsageError
 from timelapse.kernels.base import Abandoned
-from timelapse.log.types import event_types, heard
 from timelapse.model.events import Record
 from timelapse.program.fingerprint import fingerprint
 from timelapse.program.program import Program, as_program, spec_of
 from timelapse.run.run import Run
+from timelapse.segments.types import event_types, heard
 from timelapse.store.parts import DAMAGED
 from timelapse.streaming import chain, checkpoints
 from timelapse.streaming.declared import Types, Unfit, grown, types_of

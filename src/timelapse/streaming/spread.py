@@ -40,7 +40,6 @@ from timelapse.env.spark_failures import is_sparks
 from timelapse.errors import HandlerError, TimelapseError, TooManyQuarantined
 from timelapse.kernels.base import REJECTED_SCHEMA, PassResult
 from timelapse.kernels.lowered import lowered_once
-from timelapse.log.types import EventType
 from timelapse.model.decimals import in_usual_context
 from timelapse.plan import Plan
 from timelapse.program.failure import Quarantined
@@ -49,6 +48,7 @@ from timelapse.program.times import has_own_times
 from timelapse.progress import Silent
 from timelapse.run.foresight import compiling
 from timelapse.run.slices import cut, default_slices, least_slices, task_memory
+from timelapse.segments.types import EventType
 from timelapse.store.parts import CheckedFile
 from timelapse.store.scratch import scratch_folder
 from timelapse.streaming.arrivals import Taken

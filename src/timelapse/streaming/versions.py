@@ -16,7 +16,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from timelapse.ids import INT64_MIN
-from timelapse.log.types import EventType
+from timelapse.segments.types import EventType
 from timelapse.streaming import chain
 from timelapse.streaming.arrivals import PLACE, Taken, arrivals_schema, ordered
 from timelapse.streaming.declared import fitted, joined

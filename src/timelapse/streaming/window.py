@@ -11,9 +11,9 @@ import numpy as np
 import pyarrow as pa
 
 from timelapse.engine.checked import AGAIN
-from timelapse.log.reader import Chunk, Columns, cut_rows
-from timelapse.log.rows import InRows
-from timelapse.log.types import EventType
+from timelapse.segments.reader import Chunk, Columns, cut_rows
+from timelapse.segments.rows import InRows
+from timelapse.segments.types import EventType
 from timelapse.store.parts import CheckedFile, Part
 from timelapse.tables.table import table_of_buffer, write_table
 
@@ -69,7 +69,7 @@ class InFiles(Mapping[str, pa.Table]):
 
 
 class JournalEnd(InRows):
-    """The last rows of a journal behind the interface of a log (log/reader.py).
+    """The last rows of a journal behind the interface of a log (segments/reader.py).
 
     Rows older than `keep` microseconds before the end are forgotten: no handler is called for them any more.
     """

@@ -13,8 +13,8 @@ import pyarrow as pa
 
 from timelapse.decoding import decoded
 from timelapse.errors import Cancelled, LogError
-from timelapse.log.manifest import SegmentEntry
 from timelapse.progress import Progress
+from timelapse.segments.manifest import SegmentEntry
 from timelapse.synth.network import Network
 from timelapse.synth.write import STAGE, load_tables, segment_count, write_segment
 

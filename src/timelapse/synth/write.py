@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
-from timelapse.log.manifest import IngestEntry, SegmentEntry, SourceEntry, build, write
-from timelapse.log.place import as_path, whole_folder
-from timelapse.log.segment import SegmentWriter
-from timelapse.log.types import event_types
 from timelapse.progress import Progress
 from timelapse.progress.notebook import default_progress
+from timelapse.segments.manifest import IngestEntry, SegmentEntry, SourceEntry, build, write
+from timelapse.segments.place import as_path, whole_folder
+from timelapse.segments.segment import SegmentWriter
+from timelapse.segments.types import event_types
 from timelapse.synth.events import EVENTS
 from timelapse.synth.network import BLOCK, Network, Tables, block
 

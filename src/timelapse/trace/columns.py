@@ -15,9 +15,9 @@ import pyarrow as pa
 
 from timelapse.analysis.origins import Part
 from timelapse.log.part import reading
-from timelapse.log.reader import Chunk, EventReader, LogReader, cut_rows
-from timelapse.log.rows import row_maker
 from timelapse.model.events import Event
+from timelapse.segments.reader import Chunk, EventReader, LogReader, cut_rows
+from timelapse.segments.rows import row_maker
 from timelapse.trace.lookup import Lookup, chosen, merged, numbers
 from timelapse.trace.pieces import of_tables, together
 from timelapse.trace.sought import Sought, sought_of

@@ -24,8 +24,8 @@ from timelapse.analysis import analyse
 from timelapse.errors import UsageError
 from timelapse.explanation.model import counts_of
 from timelapse.ids import INT64_MAX, Phase
-from timelapse.log.types import heard
 from timelapse.program.program import Program, as_program, spec_of
+from timelapse.segments.types import heard
 from timelapse.trace.accesses import Access, Accesses, Step, accesses_of
 
 Order = Literal["in order", "commuting", "statements"]

@@ -21,10 +21,10 @@ from timelapse.kernels.python.stores import NullStore
 from timelapse.kinds.base import StateSpec
 from timelapse.kinds.grouped import GROUPS, Grouped, Under
 from timelapse.kinds.past import Done, History
-from timelapse.log.reader import EventReader
 from timelapse.model.events import Event
 from timelapse.program.binding import bind
 from timelapse.program.program import RUNTIME_NAMES, HandlerSpec
+from timelapse.segments.reader import EventReader
 from timelapse.serial import Backing, DictStore, Journal
 from timelapse.trace import timed
 from timelapse.trace.knowledge import Part, Place, Unfocused

@@ -6,8 +6,8 @@ from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
-from timelapse.log.profile import HotKey, HotKeys, HotState
 from timelapse.program.program import Program, as_program, spec_of
+from timelapse.segments.profile import HotKey, HotKeys, HotState
 from timelapse.trace.critical import accesses_over
 
 MOST = 10

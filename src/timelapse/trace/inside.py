@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from timelapse.ids import INT64_MAX
-from timelapse.log.rows import ints, python_values
 from timelapse.model.events import Event, Record
+from timelapse.segments.rows import ints, python_values
 
 if TYPE_CHECKING:
     from timelapse.kernels.native.walking import NativeWalk

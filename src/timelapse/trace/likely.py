@@ -15,9 +15,9 @@ import pyarrow.compute as pc
 from timelapse.kernels.walk import Moment
 from timelapse.kinds.base import UNKEYED
 from timelapse.kinds.grouped import Under
-from timelapse.log.types import bind, heard
 from timelapse.model.events import Event
 from timelapse.model.types import TupleType
+from timelapse.segments.types import bind, heard
 from timelapse.trace.columns import Seqs
 from timelapse.trace.knowledge import Ask, Place, Unfocused
 from timelapse.trace.lookup import merged

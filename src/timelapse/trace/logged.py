@@ -9,14 +9,14 @@ import numpy.typing as npt
 
 from timelapse.errors import RunError
 from timelapse.log.part import reading
-from timelapse.log.reader import EventReader
-from timelapse.log.rows import row_maker
-from timelapse.log.types import bind as bind_types
-from timelapse.log.types import heard
 from timelapse.model.events import Event
 from timelapse.program.program import Program, spec_of
 from timelapse.run.run import Run
 from timelapse.run.takeout import reader_without
+from timelapse.segments.reader import EventReader
+from timelapse.segments.rows import row_maker
+from timelapse.segments.types import bind as bind_types
+from timelapse.segments.types import heard
 from timelapse.trace.columns import picked
 from timelapse.trace.pieces import together
 

@@ -21,14 +21,14 @@ from timelapse.kernels.source import Source
 from timelapse.kernels.walk import WAYS, TooSlow, Visit, Walk, slower_start, walker
 from timelapse.kinds.base import ABSENT
 from timelapse.kinds.grouped import Grouped, Under
-from timelapse.log.reader import EventReader
-from timelapse.log.types import heard
 from timelapse.model.events import Event
 from timelapse.program.program import spec_of
 from timelapse.program.times import span_of
 from timelapse.progress import Progress, Silent
 from timelapse.run.run import Run
 from timelapse.run.takeout import reader_without
+from timelapse.segments.reader import EventReader
+from timelapse.segments.types import heard
 from timelapse.tables.table import state_table
 from timelapse.trace import timed
 from timelapse.trace.columns import BLOCK, Columns, Seqs

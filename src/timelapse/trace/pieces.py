@@ -9,7 +9,7 @@ from typing import TypeVar
 import pyarrow as pa
 
 from timelapse.env.machine import cores
-from timelapse.log.reader import Chunk
+from timelapse.segments.reader import Chunk
 from timelapse.tables.sharing import at_once
 
 A = TypeVar("A")

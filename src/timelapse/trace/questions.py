@@ -13,12 +13,12 @@ import pyarrow.compute as pc
 
 from timelapse.errors import RunError, UsageError, meant
 from timelapse.ids import Phase
-from timelapse.log.reader import EventReader
 from timelapse.model.decimals import of_text
 from timelapse.moments import read_time, time_text
 from timelapse.program.program import spec_of
 from timelapse.program.times import VIEWS, has_own_times
 from timelapse.run.run import Run
+from timelapse.segments.reader import EventReader
 from timelapse.trace.logged import event_at
 from timelapse.trace.steps import brief
 

@@ -19,10 +19,10 @@ from timelapse.env.machine import cores
 from timelapse.kernels.walk import load
 from timelapse.kinds.grouped import Under
 from timelapse.log.part import reading
-from timelapse.log.reader import Chunk, SameEvents
-from timelapse.log.reader import Columns as Wanted
-from timelapse.log.types import EventType
 from timelapse.model.events import Event
+from timelapse.segments.reader import Chunk, SameEvents
+from timelapse.segments.reader import Columns as Wanted
+from timelapse.segments.types import EventType
 from timelapse.tables.sharing import Beside
 from timelapse.tables.table import key_types
 from timelapse.trace.columns import NONE, Columns, Pattern, Seqs, contained, picked_of

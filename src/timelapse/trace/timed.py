@@ -16,14 +16,14 @@ from timelapse.kernels.base import Tick
 from timelapse.kernels.walk import counted
 from timelapse.kinds.base import State
 from timelapse.kinds.past import Window
-from timelapse.log.reader import EventReader
-from timelapse.log.types import heard
 from timelapse.model.events import Event
 from timelapse.observed import Did, ObservedLoop, Observer
 from timelapse.program.program import HandlerSpec, spec_of
 from timelapse.progress import Progress, Silent
 from timelapse.run.run import Run
 from timelapse.run.takeout import reader_without
+from timelapse.segments.reader import EventReader
+from timelapse.segments.types import heard
 from timelapse.serial import Backing
 from timelapse.trace.knowledge import Place
 from timelapse.trace.steps import DatedWrite, EventTrace

@@ -20,13 +20,13 @@ from timelapse.kernels.choose import COLD_EVENTS, FLAT_EVENTS, WARM_EVENTS, Slic
 from timelapse.kernels.source import Source
 from timelapse.kernels.walk import WAYS, Visit, Walk, slower_start
 from timelapse.kinds.grouped import Grouped
-from timelapse.log.reader import EventReader
-from timelapse.log.types import heard
 from timelapse.model.events import Event
 from timelapse.program.program import spec_of
 from timelapse.program.times import VIEWS, span_of, width_of
 from timelapse.progress import Progress
 from timelapse.run.run import Run
+from timelapse.segments.reader import EventReader
+from timelapse.segments.types import heard
 from timelapse.trace.focus import Focus
 from timelapse.trace.knowledge import Place, Uncompiled, Unfocused
 from timelapse.trace.moments import Past

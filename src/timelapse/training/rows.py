@@ -32,7 +32,6 @@ from timelapse.ingest.convert import convert
 from timelapse.ingest.times import Times
 from timelapse.log import Log
 from timelapse.log.asked import AskedLog
-from timelapse.log.types import EventType
 from timelapse.model.events import Event, Record
 from timelapse.model.types import BOOL, BYTES, FLOAT, INT, STR, TIME, OptionalType, ValueType
 from timelapse.program.program import Program, as_program, spec_of
@@ -41,6 +40,7 @@ from timelapse.progress import Progress
 from timelapse.run import Run, replay
 from timelapse.run.records import nameable_records, record_types
 from timelapse.run.request import Engine
+from timelapse.segments.types import EventType
 from timelapse.store.parts import PartWriter
 from timelapse.store.places import local_path
 from timelapse.tables.rowhash import one_array

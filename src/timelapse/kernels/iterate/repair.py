@@ -29,11 +29,11 @@ from timelapse.kernels.python.interpreted import InterpretedKernel
 from timelapse.kernels.python.starts import starting
 from timelapse.kernels.source import Source
 from timelapse.kinds.base import ABSENT, StateSpec
-from timelapse.log.reader import Chunk
-from timelapse.log.rows import row_maker
-from timelapse.log.types import bind
 from timelapse.model.events import Event
 from timelapse.program.program import Program, spec_of
+from timelapse.segments.reader import Chunk
+from timelapse.segments.rows import row_maker
+from timelapse.segments.types import bind
 from timelapse.tables.levels import Start
 
 MOST = 0.3

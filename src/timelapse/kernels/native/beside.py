@@ -16,7 +16,7 @@ from timelapse.kernels.native.decode import Array
 from timelapse.kernels.native.kernel import NativeKernel
 from timelapse.kernels.native.outputs import ReadColumns
 from timelapse.kernels.native.unit import Unit
-from timelapse.log.reader import Chunk
+from timelapse.segments.reader import Chunk
 
 _WAITING = 2
 """Chunks that wait at most: this bounds the memory."""

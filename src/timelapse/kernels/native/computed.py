@@ -19,8 +19,8 @@ import pyarrow as pa
 
 from timelapse.ids import INT64_MAX, INT64_MIN
 from timelapse.kernels.budget import Spent, within
-from timelapse.log.rows import ints, python_values
 from timelapse.model.events import Event
+from timelapse.segments.rows import ints, python_values
 
 ALL_SECONDS = 5.0
 """Processor seconds for the rows of a chunk together; then they are evaluated one by one."""

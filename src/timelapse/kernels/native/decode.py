@@ -18,8 +18,8 @@ from timelapse.kernels.native.computed import Computed, Entries, compute
 from timelapse.kernels.native.memory.spreading import by_kind
 from timelapse.kernels.native.memory.strings import Interned
 from timelapse.kernels.native.unit import Column, Unit
-from timelapse.log.reader import Chunk
 from timelapse.model import decimals
+from timelapse.segments.reader import Chunk
 from timelapse.tables.rowhash import whole_array
 
 Array = npt.NDArray[Any]

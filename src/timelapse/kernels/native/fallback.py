@@ -18,10 +18,10 @@ from timelapse.kernels.native.views import Turn, fill, live_state
 from timelapse.kernels.python.interpreted import InterpretedKernel
 from timelapse.kernels.python.steps import Step, SteppingKernel
 from timelapse.kinds.effects import Journal
-from timelapse.log.reader import Chunk
-from timelapse.log.rows import row_maker
 from timelapse.model.events import Event
 from timelapse.program.program import Program
+from timelapse.segments.reader import Chunk
+from timelapse.segments.rows import row_maker
 
 SHARE = 64
 """One event in so many may run as Python without the rest of the slice doing so too."""

@@ -13,7 +13,7 @@ from timelapse.kernels.native.decode import Batch, counts_of
 from timelapse.kernels.native.memory.again import HEAD
 from timelapse.kernels.native.memory.keeping import ROW
 from timelapse.kernels.native.unit import Unit
-from timelapse.log.reader import Chunk
+from timelapse.segments.reader import Chunk
 
 Array = npt.NDArray[Any]
 Ints = npt.NDArray[np.int64]

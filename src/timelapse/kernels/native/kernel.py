@@ -46,9 +46,9 @@ from timelapse.kernels.python.stores import TrackedStore
 from timelapse.kernels.rowlog import Before
 from timelapse.kernels.source import Source
 from timelapse.kinds.effects import Journal
-from timelapse.log.reader import Chunk
 from timelapse.model.events import Event
 from timelapse.program.program import Program, params_of, spec_of
+from timelapse.segments.reader import Chunk
 from timelapse.tables.apply import empty
 from timelapse.tables.levels import Start, whole
 from timelapse.tables.table import to_dict

@@ -19,8 +19,8 @@ from timelapse.kernels.native.decode import Batch
 from timelapse.kernels.native.unit import Unit
 from timelapse.kernels.python.steps import Step, ticks_of
 from timelapse.kernels.source import Source
-from timelapse.log.reader import Chunk
 from timelapse.program.program import Program, spec_of
+from timelapse.segments.reader import Chunk
 
 _MOST_TICKS = 1 << 16
 """So many ticks at most stand in a chunk together."""
@@ -68,7 +68,7 @@ class _Stream:
 
 
 def _joined(tables: list[pa.Table]) -> pa.Table:
-    """One after the other. Texts come as dictionaries from some blocks, spelt out from others (log/reader.py)."""
+    """One after the other. Texts come as dictionaries from some blocks, spelt out from others (segments/reader.py)."""
     schemas = [table.schema for table in tables]
     if any(not schema.equals(schemas[0]) for schema in schemas):
         tables = [_spelt_out(table) for table in tables]

@@ -16,10 +16,10 @@ from timelapse.kernels.native.lowering.records import LATER, record_columns, sca
 from timelapse.kernels.native.memory.strings import Interned
 from timelapse.kernels.native.raised import raised_rows
 from timelapse.kernels.native.unit import REFUSED, Unit
-from timelapse.log.rows import row_maker
 from timelapse.model.events import Event, Field, Record
 from timelapse.model.types import BYTES, INT, STR, OptionalType
 from timelapse.program.failure import Quarantined
+from timelapse.segments.rows import row_maker
 
 Ints = npt.NDArray[np.int64]
 ReadColumns = dict[str, dict[str, tuple[list[Array], pa.DataType, list[Array] | None]]]

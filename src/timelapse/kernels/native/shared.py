@@ -26,8 +26,8 @@ from timelapse.kernels.native.memory.strings import Interned
 from timelapse.kernels.native.unit import Unit
 from timelapse.kernels.native.views import Foreign
 from timelapse.kernels.supply import Supply
-from timelapse.log.reader import Chunk
 from timelapse.program.program import Program
+from timelapse.segments.reader import Chunk
 from timelapse.tables.levels import Start
 
 

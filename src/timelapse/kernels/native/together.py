@@ -37,9 +37,9 @@ from timelapse.kernels.native.memory.strings import Interned
 from timelapse.kernels.native.raised import raised_rows
 from timelapse.kernels.native.unit import Touch, Unit
 from timelapse.kernels.source import Source
-from timelapse.log.reader import Chunk
 from timelapse.program.failure import Quarantined, quarantined_row
 from timelapse.program.program import Program, params_of
+from timelapse.segments.reader import Chunk
 
 Bools = npt.NDArray[np.bool_]
 Numbers = npt.NDArray[np.int32]

@@ -20,13 +20,13 @@ from timelapse.errors import HandlerError
 from timelapse.ids import INT64_MAX, INT64_MIN, Phase, Position
 from timelapse.kernels.takeout.steplog import NotedLoop, Step
 from timelapse.kernels.takeout.undoing import CannotUndo, Undoing
-from timelapse.log.reader import EventReader
-from timelapse.log.types import heard
 from timelapse.model.decimals import in_usual_context
 from timelapse.model.events import Event
 from timelapse.program.failure import Quarantined, quarantined_row, too_many, with_traceback
 from timelapse.program.program import Program, spec_of
 from timelapse.program.times import acts_later
+from timelapse.segments.reader import EventReader
+from timelapse.segments.types import heard
 from timelapse.serial import Loop, Output, Refusal, SerialOutcome
 
 _SPACING = 32

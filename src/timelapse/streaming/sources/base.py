@@ -16,8 +16,8 @@ from timelapse.ingest.convert import wire_type
 from timelapse.ingest.files import Format
 from timelapse.ingest.plan import Plan
 from timelapse.ingest.source import Source
-from timelapse.log.segment import fields_table
-from timelapse.log.types import EventType
+from timelapse.segments.segment import fields_table
+from timelapse.segments.types import EventType
 from timelapse.streaming.place import LivePlace
 from timelapse.streaming.rows import Bad, Batch
 from timelapse.streaming.streams import I64, Partition

@@ -25,7 +25,7 @@ from timelapse.ingest.nested import inner_columns, owners
 from timelapse.ingest.parse import parse_table
 from timelapse.ingest.plan import Plan
 from timelapse.ingest.source import Source
-from timelapse.log.types import EventType
+from timelapse.segments.types import EventType
 from timelapse.streaming.rows import Batch
 from timelapse.streaming.sources.base import LiveSource, Wake, batch_of, check_begin, table_plan
 from timelapse.streaming.streams import Partition

@@ -24,7 +24,7 @@ from timelapse.ingest.batches import Batch as Parsed
 from timelapse.ingest.files import list_files
 from timelapse.ingest.prepare import front_to_back, prepare_files, read_task
 from timelapse.ingest.source import Source
-from timelapse.log.types import EventType
+from timelapse.segments.types import EventType
 from timelapse.streaming.rows import Batch
 from timelapse.streaming.sources.base import LiveSource, Wake, batch_of
 from timelapse.streaming.streams import Partition

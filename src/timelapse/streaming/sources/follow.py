@@ -15,7 +15,7 @@ from timelapse.ingest.lines import Lines
 from timelapse.ingest.parse import parse_lines
 from timelapse.ingest.prepare import prepare_files
 from timelapse.ingest.source import Source
-from timelapse.log.types import EventType
+from timelapse.segments.types import EventType
 from timelapse.streaming.rows import Batch
 from timelapse.streaming.sources.base import LiveSource, Wake, batch_of, pieces
 from timelapse.streaming.streams import Partition

@@ -25,7 +25,7 @@ from pyspark.sql.streaming.datasource import ReadLimit, ReadMaxRows
 from timelapse.decoding import decoded
 from timelapse.errors import Place, SourceError
 from timelapse.ingest.plan import Plan
-from timelapse.log.types import EventType
+from timelapse.segments.types import EventType
 from timelapse.store.scratch import scratch_folder
 from timelapse.streaming.place import LivePlace
 from timelapse.streaming.rows import Bad, Batch

@@ -20,7 +20,7 @@ import pyarrow as pa
 from timelapse.errors import Place, SourceError, UsageError, meant
 from timelapse.ingest.parse import parse_table
 from timelapse.ingest.source import Source
-from timelapse.log.types import EventType
+from timelapse.segments.types import EventType
 from timelapse.streaming.rows import Batch
 from timelapse.streaming.sources.base import LiveSource, Wake, batch_of, check_begin, pieces, table_plan
 from timelapse.streaming.streams import Partition

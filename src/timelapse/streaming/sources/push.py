@@ -26,9 +26,9 @@ from timelapse.errors import SourceError, StorageError, UsageError
 from timelapse.ingest.lines import Lines
 from timelapse.ingest.parse import parse_lines
 from timelapse.ingest.source import Source
-from timelapse.log.segment import table_of
-from timelapse.log.types import EventType
 from timelapse.model.events import Event
+from timelapse.segments.segment import table_of
+from timelapse.segments.types import EventType
 from timelapse.store.waiting import AWAY, while_not
 from timelapse.streaming.pack import Pack, header, packed
 from timelapse.streaming.place import LivePlace

@@ -26,7 +26,7 @@ from timelapse.ingest.parse import parse_table
 from timelapse.ingest.plan import Plan
 from timelapse.ingest.prepare_spark import inner_columns
 from timelapse.ingest.source import Source
-from timelapse.log.types import EventType
+from timelapse.segments.types import EventType
 from timelapse.streaming.place import LivePlace, LocalPlace
 from timelapse.streaming.rows import Batch
 from timelapse.streaming.sources.base import LiveSource, Wake, batch_of, table_plan

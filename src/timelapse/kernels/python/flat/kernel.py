@@ -31,10 +31,10 @@ from timelapse.kernels.python.interpreted import (
 from timelapse.kernels.source import Source
 from timelapse.kinds.base import ABSENT
 from timelapse.kinds.effects import Journal, undo
-from timelapse.log.reader import Chunk
 from timelapse.model.events import Event, Record
 from timelapse.program.program import Program, Rejection, params_of, rejection, runtime
 from timelapse.program.times import check_sent, loop_bound
+from timelapse.segments.reader import Chunk
 from timelapse.tables.apply import Change, changes_of_empty
 from timelapse.tables.lookup import LazyDict
 from timelapse.tables.table import key_arrays

@@ -10,9 +10,9 @@ from typing import Any
 
 import numpy as np
 
-from timelapse.log.reader import Chunk
-from timelapse.log.rows import ints, python_values
 from timelapse.model.events import Event
+from timelapse.segments.reader import Chunk
+from timelapse.segments.rows import ints, python_values
 
 INDENT = "    "
 

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 import timelapse as tl
 from timelapse.errors import LogError
-from timelapse.log.types import EventType, bind, event_types, parse_type, readable_as
 from timelapse.model.types import BOOL, BYTES, FLOAT, INT, STR, TIME, ListType, OptionalType, ValueType
+from timelapse.segments.types import EventType, bind, event_types, parse_type, readable_as
 
 
 class Message(tl.Event):

@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from timelapse.log.manifest import REMEDY, IngestEntry, Manifest, SourceEntry
+from timelapse.segments.manifest import REMEDY, IngestEntry, Manifest, SourceEntry
 from timelapse.store.parts import CheckedFile, Part, PartWriter, sync
 
 FOLDER = "quarantine"

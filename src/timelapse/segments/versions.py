@@ -14,14 +14,14 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from timelapse.errors import LogError, Place
-from timelapse.log import manifest as stored
-from timelapse.log.beside import with_beside
-from timelapse.log.manifest import IngestEntry, Manifest, SegmentEntry
-from timelapse.log.place import changing, locked, opened
-from timelapse.log.quarantine import hide
-from timelapse.log.reader import LogReader
-from timelapse.log.segment import SegmentWriter, fields_table
-from timelapse.log.where import Where
+from timelapse.segments import manifest as stored
+from timelapse.segments.beside import with_beside
+from timelapse.segments.manifest import IngestEntry, Manifest, SegmentEntry
+from timelapse.segments.place import changing, locked, opened
+from timelapse.segments.quarantine import hide
+from timelapse.segments.reader import LogReader
+from timelapse.segments.segment import SegmentWriter, fields_table
+from timelapse.segments.where import Where
 from timelapse.store import commits
 from timelapse.store.parts import sync
 from timelapse.store.remote import RemotePath
@@ -131,7 +131,7 @@ def remove_unnamed(log: Path, manifest: Manifest) -> None:
 
 
 def forget(path: Path, where: str) -> Forgotten:
-    """Make a version without the events for which a condition holds (log/where.py).
+    """Make a version without the events for which a condition holds (segments/where.py).
 
     In rows of the quarantine that tell a value of the condition, text and reason are taken out. Segments without such events stay the same files. Earlier versions have the events until they are removed (`expire`).
     Raises UsageError for a condition that is none, LogError (TL409) where it holds for no event.

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from timelapse.errors import LogError, Place
-from timelapse.log.manifest import NAME
+from timelapse.segments.manifest import NAME
 from timelapse.store import folders
 from timelapse.store.drafts import change, draft
 from timelapse.store.remote import RemotePath, place_path
@@ -86,7 +86,7 @@ def changing(path: Path) -> Iterator[Changing]:
         return
     with change(path, (NAME,), "log") as (log, folder):
         if not (folder / NAME).is_file():
-            from timelapse.log.manifest import read
+            from timelapse.segments.manifest import read
 
             read(log)  # says what is wrong
         (folder / "segments").mkdir()

@@ -10,11 +10,11 @@ import numpy as np
 import pyarrow as pa
 
 from timelapse.errors import LogError
-from timelapse.log.reader import Chunk, Columns, _check_fields, even_cuts, type_named
-from timelapse.log.segment import table_of
-from timelapse.log.types import EventType, bind, event_types
 from timelapse.model.events import Event
 from timelapse.model.order import in_order
+from timelapse.segments.reader import Chunk, Columns, _check_fields, even_cuts, type_named
+from timelapse.segments.segment import table_of
+from timelapse.segments.types import EventType, bind, event_types
 
 CHUNK_EVENTS = 64 * 1024
 

@@ -14,7 +14,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from timelapse.log.manifest import IngestEntry
+from timelapse.segments.manifest import IngestEntry
 
 FILE, LATE = "_file", "_late"
 BESIDE = pa.schema([pa.field(FILE, pa.int32(), nullable=False), pa.field(LATE, pa.int64(), nullable=True)])

@@ -19,14 +19,14 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from timelapse.errors import LogError, Place, meant
-from timelapse.log.beside import BESIDE, columns_beside
-from timelapse.log.footers import footer, unreadable
-from timelapse.log.manifest import FileEntry, Manifest, SegmentEntry
-from timelapse.log.periods import Period
-from timelapse.log.rows import InRows
-from timelapse.log.types import EventType
-from timelapse.log.without import kept
 from timelapse.model.events import Event
+from timelapse.segments.beside import BESIDE, columns_beside
+from timelapse.segments.footers import footer, unreadable
+from timelapse.segments.manifest import FileEntry, Manifest, SegmentEntry
+from timelapse.segments.periods import Period
+from timelapse.segments.rows import InRows
+from timelapse.segments.types import EventType
+from timelapse.segments.without import kept
 from timelapse.store.remote import path_of, pinned
 
 Columns = Mapping[str, Sequence[str] | None]
@@ -137,7 +137,7 @@ class LogReader(InRows):
     excluded: tuple[int, ...] = field(default=(), repr=False)
     """Events that are left out, by rising seq. `count` is without them; the others keep their seq."""
     beside: bool = False
-    """Whether chunks also have what is kept beside the events (log/beside.py)."""
+    """Whether chunks also have what is kept beside the events (segments/beside.py)."""
     period: Period | None = None
     """The period of time in which each segment lies, where they are cut by time."""
     spared: frozenset[str] = frozenset()

@@ -20,8 +20,8 @@ import pyarrow as pa
 import pyarrow.ipc
 
 from timelapse.decoding import decoded
-from timelapse.log.reader import Chunk, Columns, SameEvents
-from timelapse.log.types import EventType
+from timelapse.segments.reader import Chunk, Columns, SameEvents
+from timelapse.segments.types import EventType
 
 _INDEX = "chunks.json"
 

@@ -17,9 +17,9 @@ from hypothesis import strategies as st
 
 import timelapse as tl
 from timelapse.ids import DAY, INT64_MAX, INT64_MIN
-from timelapse.log.manifest import SegmentEntry
-from timelapse.log.segment import SegmentWriter, write_events
-from timelapse.log.types import event_types
+from timelapse.segments.manifest import SegmentEntry
+from timelapse.segments.segment import SegmentWriter, write_events
+from timelapse.segments.types import event_types
 from timelapse.tables.parquet import differences, others
 
 EDGES = st.sampled_from([INT64_MIN, INT64_MIN + 1, -1, 0, 1, INT64_MAX - 1, INT64_MAX])

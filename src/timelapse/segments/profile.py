@@ -16,13 +16,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from timelapse.ids import DAY
-from timelapse.log.days import day_text
-from timelapse.log.gaps import Emptied, silent_fields
-from timelapse.log.reader import EventReader
-from timelapse.log.segment import emptiness
-from timelapse.log.sketches import Distinct, Heavy, hashes_of
 from timelapse.model.types import TIME, OptionalType, ValueType
 from timelapse.moments import time_text
+from timelapse.segments.days import day_text
+from timelapse.segments.gaps import Emptied, silent_fields
+from timelapse.segments.reader import EventReader
+from timelapse.segments.segment import emptiness
+from timelapse.segments.sketches import Distinct, Heavy, hashes_of
 from timelapse.tables.rowhash import whole_array
 
 I64 = npt.NDArray[np.int64]

@@ -25,7 +25,7 @@ from tests.depth import deep
 from timelapse.errors import EventOrderError, LogError
 from timelapse.ids import INT64_MAX, INT64_MIN
 from timelapse.log import EventReader, Log, MemoryLog
-from timelapse.log.reader import Columns, LogReader
+from timelapse.segments.reader import Columns, LogReader
 
 
 class Plain(tl.Event):

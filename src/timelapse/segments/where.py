@@ -15,8 +15,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from timelapse.errors import UsageError, meant
-from timelapse.log.types import EventType
 from timelapse.moments import read_time
+from timelapse.segments.types import EventType
 
 _LONGEST = 1000
 _COMPARISONS: dict[type[ast.AST], Callable[[Any, Any], Any]] = {

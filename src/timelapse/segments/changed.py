@@ -7,9 +7,9 @@ from pathlib import Path
 import pyarrow as pa
 
 from timelapse.errors import TimelapseError
-from timelapse.log.manifest import Manifest
-from timelapse.log.reader import LogReader
-from timelapse.log.segment import content_sums
+from timelapse.segments.manifest import Manifest
+from timelapse.segments.reader import LogReader
+from timelapse.segments.segment import content_sums
 from timelapse.tables.rowhash import one_array, seed_of
 
 

@@ -23,6 +23,9 @@ from timelapse.model.types import (
 )
 from timelapse.program.program import ProgramSpec
 
+_MADE_IN = "timelapse.log.types"
+"""The module that classes made for a log's types say they are of: fingerprints of programs over them have it, and runs keep those."""
+
 
 class NotInLog(LogError):
     """A program listens to events that the log does not have, or that differ from the program's."""
@@ -58,7 +61,7 @@ class EventType:
     def event_class(self) -> type[Event]:
         """A new event class of this name and these fields."""
         fields = {f.name: _annotation(f.type) for f in self.fields}
-        body = {"__annotations__": fields, "__qualname__": self.name, "__module__": __name__}
+        body = {"__annotations__": fields, "__qualname__": self.name, "__module__": _MADE_IN}
         made: type[Event] = RowMeta(self.name, (Event,), body)  # type: ignore[assignment]
         return made
 

@@ -8,10 +8,10 @@ from itertools import pairwise
 from pathlib import Path
 
 from timelapse.display import many
-from timelapse.log.days import day_text
-from timelapse.log.gaps import gaps_of, silent_fields
-from timelapse.log.manifest import IngestEntry, Manifest, SourceEntry
-from timelapse.log.quarantine import count_bad, still_told
+from timelapse.segments.days import day_text
+from timelapse.segments.gaps import gaps_of, silent_fields
+from timelapse.segments.manifest import IngestEntry, Manifest, SourceEntry
+from timelapse.segments.quarantine import count_bad, still_told
 
 
 @dataclass(frozen=True)

@@ -22,11 +22,11 @@ import pyarrow.parquet as pq
 
 from timelapse.errors import LogError, Place
 from timelapse.ids import DAY
-from timelapse.log.beside import BESIDE, FILE, columns_beside, with_beside
-from timelapse.log.manifest import ContentHash, FileEntry, SegmentEntry
-from timelapse.log.periods import Period, check_number, ranges
-from timelapse.log.types import EventType
 from timelapse.model.events import Event
+from timelapse.segments.beside import BESIDE, FILE, columns_beside, with_beside
+from timelapse.segments.manifest import ContentHash, FileEntry, SegmentEntry
+from timelapse.segments.periods import Period, check_number, ranges
+from timelapse.segments.types import EventType
 from timelapse.store.parts import PartWriter, Written
 from timelapse.tables.coded import coded_type, codes_of, fitted, is_coded, plain_bytes
 from timelapse.tables.ordering import scattered, taker
@@ -52,7 +52,7 @@ _TS = pa.field("ts", pa.int64(), nullable=False)
 
 
 def file_schema(kind: EventType, beside: Sequence[str] = ()) -> pa.Schema:
-    """The stored columns: index in the segment, time, fields, and what is kept beside them (log/beside.py). No field starts with an underscore."""
+    """The stored columns: index in the segment, time, fields, and what is kept beside them (segments/beside.py). No field starts with an underscore."""
     return pa.schema([_INDEX, _TS, *kind.schema, *(BESIDE.field(name) for name in beside)])
 
 
@@ -60,7 +60,7 @@ class SegmentWriter:
     """Writes one segment into a folder of its own, block by block. The folder's parent must exist.
 
     It does not create the parent: a task that Spark gave up on must not bring a removed folder back.
-    `beside`: the columns that are kept beside the fields (log/beside.py); tables that lack one are filled. `encoding`, `hashing`, `disk`: the threads that
+    `beside`: the columns that are kept beside the fields (segments/beside.py); tables that lack one are filled. `encoding`, `hashing`, `disk`: the threads that
     encode blocks, hash them, and write what is encoded, if others do: this one goes on meanwhile.
     """
 

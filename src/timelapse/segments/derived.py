@@ -13,12 +13,12 @@ import pyarrow as pa
 
 from timelapse.env.jobs import Here, Jobs
 from timelapse.errors import LogError, Place, meant
-from timelapse.log.manifest import SegmentEntry
-from timelapse.log.periods import Period, check_number
-from timelapse.log.segment import write_ordered
-from timelapse.log.types import EventType, event_types
 from timelapse.model.events import Event, Record
 from timelapse.model.types import INT, ValueType
+from timelapse.segments.manifest import SegmentEntry
+from timelapse.segments.periods import Period, check_number
+from timelapse.segments.segment import write_ordered
+from timelapse.segments.types import EventType, event_types
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

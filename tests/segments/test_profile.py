@@ -13,7 +13,7 @@ import pytest
 import timelapse as tl
 from tests.cli.run_cli import cli
 from timelapse.log import Log
-from timelapse.log.sketches import Distinct, Heavy, hashes_of
+from timelapse.segments.sketches import Distinct, Heavy, hashes_of
 from timelapse.trace.hot_keys import hot_keys
 
 DAY = 86_400_000_000

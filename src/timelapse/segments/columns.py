@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from timelapse.log.days import day_number, day_text
+from timelapse.segments.days import day_number, day_text
 
 
 class Layout(msgspec.Struct, frozen=True):

@@ -8,10 +8,10 @@ from pathlib import Path
 import msgspec
 
 from timelapse.errors import EventOrderError, LogError, Place
-from timelapse.log import manifest as stored
-from timelapse.log.manifest import Manifest, SegmentEntry
-from timelapse.log.types import EventType
 from timelapse.moments import shown_time
+from timelapse.segments import manifest as stored
+from timelapse.segments.manifest import Manifest, SegmentEntry
+from timelapse.segments.types import EventType
 from timelapse.store.remote import pinned
 
 

@@ -16,9 +16,9 @@ import msgspec
 from timelapse import __version__
 from timelapse.decoding import decoded
 from timelapse.errors import LogError, Place
-from timelapse.log.columns import Layout
-from timelapse.log.periods import Period
-from timelapse.log.types import EventType
+from timelapse.segments.columns import Layout
+from timelapse.segments.periods import Period
+from timelapse.segments.types import EventType
 from timelapse.store import manifests
 from timelapse.store.parts import Part
 
@@ -62,7 +62,7 @@ class FileEntry(msgspec.Struct, frozen=True):
     crc32: str | None = None
     """Its checksums (store/parts.py); None: a version that kept none wrote it."""
     beside: list[str] = []
-    """Columns that are no fields: where events come from (log/beside.py)."""
+    """Columns that are no fields: where events come from (segments/beside.py)."""
 
     @property
     def part(self) -> Part | None:
@@ -134,7 +134,7 @@ class SourceEntry(msgspec.Struct, frozen=True):
     prints: dict[str, str] = {}
     """Of its files, by path: when each was changed, and a hash of its bytes (ingest/known.py)."""
     columns: list[Layout] = []
-    """The columns of its files with their types, by layout, and of which days these files are (log/columns.py)."""
+    """The columns of its files with their types, by layout, and of which days these files are (segments/columns.py)."""
     unused: list[str] = []
     """Of these columns those of which no field is made."""
     days_by: str = ""
@@ -180,7 +180,7 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
     segments: list[SegmentEntry]
     ingests: list[IngestEntry]
     segment: str | None = None
-    """The period of time in which each segment lies, as it was given (log/periods.py); None: segments end by their size alone."""
+    """The period of time in which each segment lies, as it was given (segments/periods.py); None: segments end by their size alone."""
     seal: str | None = None
     """The checksum of this manifest as it is stored (store/manifests.py)."""
 

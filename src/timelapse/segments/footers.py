@@ -8,7 +8,7 @@ import pyarrow.parquet as pq
 
 from timelapse.errors import LogError, Place, StorageError
 from timelapse.kept import Kept
-from timelapse.log.manifest import REMEDY, FileEntry
+from timelapse.segments.manifest import REMEDY, FileEntry
 from timelapse.store.parts import CheckedFile, Part
 
 _FOOTERS: Kept[tuple[str | int | Part | None, ...], pq.FileMetaData] = Kept(32)

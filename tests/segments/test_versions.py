@@ -12,9 +12,10 @@ import pytest
 import timelapse as tl
 from tests.cli.run_cli import cli
 from timelapse.errors import LogError, UsageError
-from timelapse.log import Log, manifest
-from timelapse.log.gaps import gaps_of
-from timelapse.log.place import locked
+from timelapse.log import Log
+from timelapse.segments import manifest
+from timelapse.segments.gaps import gaps_of
+from timelapse.segments.place import locked
 
 
 class Pay(tl.Event):

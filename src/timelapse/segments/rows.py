@@ -11,13 +11,13 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from timelapse.log.types import bind
 from timelapse.model import decimals
 from timelapse.model.events import Event
 from timelapse.model.types import DecimalType, ListType, OptionalType, ValueType
+from timelapse.segments.types import bind
 
 if TYPE_CHECKING:
-    from timelapse.log.reader import Columns, EventReader
+    from timelapse.segments.reader import Columns, EventReader
 
 
 def rows_of(
