@@ -37,12 +37,9 @@ LAYERS: list[set[str]] = [
     {"kernels"},
     {"engine"},
     {"cache"},
-    {
-        "run",
-        "trace",
-        "synth",
-        "frames",
-    },  # Run.why and Run.frame call trace and frames, which stand on the rest of run
+    {"results"},
+    {"trace", "frames"},
+    {"run", "synth"},
     {"testing"},
     {"compare", "streaming", "training", "checks"},
     {"reporting"},

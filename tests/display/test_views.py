@@ -19,7 +19,7 @@ from timelapse.charts import timeline
 from timelapse.charts.timeline import nice, short
 from timelapse.compare.sweeps import describe
 from timelapse.errors import RunError, UsageError
-from timelapse.run.parameters import shown_text, text_of
+from timelapse.results.parameters import shown_text, text_of
 
 
 @pytest.fixture(scope="module")

@@ -26,7 +26,7 @@ from timelapse.reporting.fields import FieldTop, Keys, Spread, field_part, field
 from timelapse.reporting.redact import HIDDEN, Redaction, shown
 from timelapse.reporting.states import state_parts
 from timelapse.reporting.tables import reasons
-from timelapse.run.run import RunContext
+from timelapse.results.stored import RunContext
 
 
 @pytest.fixture(scope="module")

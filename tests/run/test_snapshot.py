@@ -14,8 +14,8 @@ from tests.cli.run_cli import cli
 from tests.patience import LONG
 from timelapse.errors import StorageError, TimelapseError, UsageError
 from timelapse.log import Log
+from timelapse.results.snapshot import read_manifest, read_state, repartition
 from timelapse.run import Run, replay
-from timelapse.run.snapshot import read_manifest, read_state, repartition
 
 PROGRAM = """
 import timelapse as tl

@@ -10,8 +10,8 @@ import pytest
 
 import timelapse as tl
 from timelapse.errors import StorageError
+from timelapse.results.some_rows import rows_of_part
 from timelapse.run import Run, replay
-from timelapse.run.some_rows import rows_of_part
 from timelapse.store.parts import map_file
 
 

@@ -11,8 +11,8 @@ import timelapse as tl
 from tests.cli.run_cli import cli
 from timelapse.engine.job import change_path
 from timelapse.log import Log
+from timelapse.results.data import DirectoryData
 from timelapse.run import verify as verify_module
-from timelapse.run.data import DirectoryData
 from timelapse.run.verify import covering
 
 PROGRAM = """

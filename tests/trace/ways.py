@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from timelapse.run import travel
+from timelapse.results import travel
 from timelapse.trace.few import Few
 from timelapse.trace.knowledge import Uncompiled, Unfocused
 from timelapse.trace.through import Through

@@ -12,7 +12,7 @@ from timelapse.cli.options import Json, Overwrite, examples
 from timelapse.display import many
 
 if TYPE_CHECKING:
-    from timelapse.run.snapshot import Snapshot
+    from timelapse.results.snapshot import Snapshot
 
 Parts = Annotated[
     int, typer.Option(min=1, max=4096, metavar="N", help="So many files per state, by ranges of a hash of the key.")
@@ -65,8 +65,8 @@ def checkpoint(
     from timelapse.cli.places import find_run, is_live
     from timelapse.errors import UsageError
     from timelapse.moments import read_time
+    from timelapse.results.snapshot import write_snapshot
     from timelapse.run import Run
-    from timelapse.run.snapshot import write_snapshot
     from timelapse.streaming.snapshots import snapshot_of
 
     if is_live(run):
@@ -100,7 +100,7 @@ def partition(
     as_json: Json = False,
 ) -> None:
     """Lay a snapshot of states out anew, in another number of parts; what it says stays the same."""
-    from timelapse.run.snapshot import repartition
+    from timelapse.results.snapshot import repartition
 
     _print(repartition(snapshot, into, parts, overwrite=overwrite), into, as_json=as_json)
 

@@ -62,8 +62,8 @@ def runs(as_json: Json = False) -> None:
     from timelapse.cli.places import RUNS, numbered
     from timelapse.cli.view import took
     from timelapse.errors import RunError
-    from timelapse.run.manifest import read_manifest
-    from timelapse.run.parameters import shown_text
+    from timelapse.results.manifest import read_manifest
+    from timelapse.results.parameters import shown_text
 
     found = []
     for number, path in sorted(numbered().items()):

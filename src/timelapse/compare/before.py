@@ -22,7 +22,7 @@ from timelapse.errors import UsageError
 from timelapse.kernels.base import POSITION_FIELDS, output_schema
 from timelapse.model.events import Record
 from timelapse.program.program import Program
-from timelapse.run.records import nameable_records, record_types
+from timelapse.results.records import nameable_records, record_types
 from timelapse.segments.reader import Chunk, Columns
 
 if TYPE_CHECKING:

@@ -34,7 +34,7 @@ from timelapse.ids import INT64_MIN, Phase
 from timelapse.model.events import Event, Record
 from timelapse.model.types import ScalarType
 from timelapse.program.program import Program, as_program, params_of, spec_of
-from timelapse.run.records import record_types
+from timelapse.results.records import record_types
 from timelapse.run.request import Engine
 from timelapse.run.run import Run
 from timelapse.run.start import replay

@@ -11,7 +11,7 @@ import pyarrow as pa
 from timelapse.cards import Card, Table
 from timelapse.charts import Timeline, timeline
 from timelapse.display import many
-from timelapse.run.parameters import shown_text
+from timelapse.results.parameters import shown_text
 
 if TYPE_CHECKING:
     from timelapse.compare.differences import Diff

@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from timelapse.frames.tables import Piece, Rows
 from timelapse.ids import INT64_MAX, INT64_MIN
-from timelapse.run.run import Run
+from timelapse.results.stored import StoredRun
 
 PORTION_BYTES = 256 << 20
 """What the outputs of a portion take, about, when they are not compressed."""
@@ -62,7 +62,7 @@ class Whole:
         return self.tables[record]
 
 
-def portions(run: Run, records: Mapping[str, pa.Schema]) -> list[Portion]:
+def portions(run: StoredRun, records: Mapping[str, pa.Schema]) -> list[Portion]:
     """A run's outputs of these types, in portions that follow one another. A portion has at most a part of a file of each type more than
     PORTION_BYTES, however many outputs are of one time. Raises RunError (TL920) where they are not as many as the run tells."""
     files = {

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.types import StructType
 
-    from timelapse.run.run import Run
+    from timelapse.results.stored import StoredRun
 
 NAME = "timelapse"
 _BATCH = 65_536
@@ -161,7 +161,7 @@ def frame(place: str, options: Mapping[str, Any], spark: SparkSession) -> DataFr
     return spark.read.format(NAME).options(**given).load(place)
 
 
-def rows_frame(run: Run, name: str, spark: SparkSession, columns: Sequence[str] | None) -> DataFrame:
+def rows_frame(run: StoredRun, name: str, spark: SparkSession, columns: Sequence[str] | None) -> DataFrame:
     """A lazy DataFrame of a run's outputs. They are Parquet, so Spark's own reader takes them, and only the columns that a
     query needs; it checks the pages' checksums."""
     if isinstance(run.path, RemotePath):

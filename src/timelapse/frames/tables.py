@@ -21,9 +21,9 @@ from timelapse.ids import INT64_MAX, INT64_MIN
 from timelapse.kernels.base import QUARANTINED_SCHEMA, REJECTED_SCHEMA
 from timelapse.log.log import Log
 from timelapse.moments import Moment, micros
-from timelapse.run.manifest import REMEDY
-from timelapse.run.run import Run
-from timelapse.run.shown import presentable
+from timelapse.results.manifest import REMEDY
+from timelapse.results.shown import presentable
+from timelapse.results.stored import StoredRun
 from timelapse.segments.reader import LogReader
 from timelapse.store.parts import CheckedFile, Part
 from timelapse.store.remote import RemotePath, path_of, pinned
@@ -79,7 +79,7 @@ class Rows:
     sums: tuple[Part | None, ...]
 
     @classmethod
-    def of(cls, run: Run, folder: str, stored: pa.Schema, told: int) -> Rows:
+    def of(cls, run: StoredRun, folder: str, stored: pa.Schema, told: int) -> Rows:
         """Those in a folder of a run. Raises RunError (TL920) where they are not as many as the manifest tells."""
         root = _folder(run)
         known = run.manifest.files
@@ -177,7 +177,7 @@ class State:
     number: int
 
     @classmethod
-    def of(cls, run: Run, name: str, at: Moment | None) -> State:
+    def of(cls, run: StoredRun, name: str, at: Moment | None) -> State:
         """Raises RunError (TL603) for a name that is none, UsageError for a time that is none."""
         spec = run.state_spec(name)
         root = _folder(run)
@@ -191,7 +191,7 @@ class State:
         return [(i, self.number) for i in range(self.number)]
 
     def read(self, part: Span, columns: Sequence[str], conditions: Sequence[Condition]) -> Iterator[pa.Table]:
-        run = Run.open(path_of(self.run))
+        run = StoredRun.open(path_of(self.run))
         if self.at is not None or self.number == 1:
             yield plain(run.state(self.name, self.at)).cast(self.schema).select(columns)
             return
@@ -304,13 +304,13 @@ def table_of(
                 f"{place} is a log: it has events, no records and no states", hint='.option("event", "Message")', code="TL842",
             )  # fmt: skip
         return Events.of(Log.open(place), event)
-    run = Run.open(place)
+    run = StoredRun.open(place)
     if state is not None:
         return State.of(run, state, at)
     return rows_of(run, record)
 
 
-def rows_of(run: Run, record: str | None) -> Rows:
+def rows_of(run: StoredRun, record: str | None) -> Rows:
     """A run's outputs of a record type; without a name those of the only one."""
     names = list(run.counts)
     if record is None and len(names) == 1:
@@ -332,7 +332,7 @@ def _shown(stored: pa.Schema) -> pa.Schema:
     return plain_schema(pa.schema([stored.field(n) for n in names]))
 
 
-def _folder(run: Run) -> Path:
+def _folder(run: StoredRun) -> Path:
     if run.path is None:
         raise UsageError(
             "the run is in memory only",

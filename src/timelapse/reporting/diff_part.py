@@ -19,7 +19,7 @@ from timelapse.errors import UsageError, meant
 from timelapse.reporting.fields import Keys, Spread, countable, field_part, measured
 from timelapse.reporting.redact import HIDDEN, PLACE, Redaction, shown
 from timelapse.reporting.tables import TOP, nearly_alike
-from timelapse.run.parameters import shown_text
+from timelapse.results.parameters import shown_text
 
 if TYPE_CHECKING:
     from timelapse.compare.records import At

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from timelapse.display import clean, one_line
 from timelapse.errors import UsageError, meant
 from timelapse.program.program import Program, spec_of
-from timelapse.run.records import nameable_records
+from timelapse.results.records import nameable_records
 
 if TYPE_CHECKING:
     from timelapse.run import Run

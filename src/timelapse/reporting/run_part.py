@@ -15,10 +15,10 @@ from timelapse.reporting.fields import COUNTED, FieldParts, Keys, field_parts
 from timelapse.reporting.redact import HIDDEN, Redaction, shown
 from timelapse.reporting.states import StatePart, state_parts
 from timelapse.reporting.tables import Ranked, Rows, first_rows, reasons, taken_out, times
+from timelapse.results.parameters import shown_text
+from timelapse.results.reload import replayed
+from timelapse.results.stored import did
 from timelapse.run.late_rows import end_apart_text
-from timelapse.run.parameters import shown_text
-from timelapse.run.reload import replayed
-from timelapse.run.run import did
 from timelapse.run.views import IN_ORDER, of_older, of_part, of_types, started_from, warned, was_predicted
 from timelapse.segments.info import no_events_on
 

@@ -13,7 +13,7 @@ from timelapse.compare.plots import axis_of, whole
 from timelapse.display import clean, rate, took
 from timelapse.reporting.redact import HIDDEN, Redaction, shown
 from timelapse.reporting.run_part import Fact, Tile
-from timelapse.run.parameters import shown_text
+from timelapse.results.parameters import shown_text
 
 if TYPE_CHECKING:
     from timelapse.run import Run

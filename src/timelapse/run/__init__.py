@@ -1,10 +1,9 @@
-"""Runs: what a replay gave, kept as a directory or in memory.
+"""Replays, from a request to a `tl.Run`.
 
-Begin with `start.py`, which puts a replay together, and `run.py`, what users get. `request.py` checks
+Begin with `start.py`, which puts a replay together, and `run.py`, what users get: a stored run (`results/`) that can be asked. `request.py` checks
 settings, `planning.py` decides how and where, `slices.py` where to cut, `foresight.py` what will be
 compiled, `explain.py` tells all that. `earlier.py` goes on from an earlier run. `verify.py` compares with
-the serial meaning, `travel.py` gives states in the middle of a slice, `quarantine.py` what is done about
-failures.
+the serial meaning, `quarantine.py` is what is done about failures.
 """
 
 from __future__ import annotations

@@ -10,7 +10,7 @@ from pathlib import Path
 from timelapse.cache.store import Entry, Store
 from timelapse.errors import TimelapseError
 from timelapse.log import Log
-from timelapse.run.manifest import NAME, RunManifest, read_manifest
+from timelapse.results.manifest import NAME, RunManifest, read_manifest
 from timelapse.run.untouched import untouched
 from timelapse.segments import manifest as stored
 from timelapse.segments.without import base_of

@@ -18,12 +18,12 @@ from timelapse.plan import Plan
 from timelapse.program.fingerprint import fingerprint
 from timelapse.program.program import Program, spec_of
 from timelapse.program.versions import origin_of
+from timelapse.results.manifest import FORMAT, RunManifest, StateEntry
+from timelapse.results.parameters import params_text
+from timelapse.results.records import record_entries
 from timelapse.run.foresight import used_kernels
 from timelapse.run.late_rows import EndApart
-from timelapse.run.manifest import FORMAT, RunManifest, StateEntry
 from timelapse.run.memory import memory_of
-from timelapse.run.parameters import params_text
-from timelapse.run.records import record_entries
 from timelapse.run.request import Request
 from timelapse.run.source import Source
 from timelapse.segments.types import heard

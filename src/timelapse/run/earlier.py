@@ -32,10 +32,10 @@ from timelapse.moments import shown_time
 from timelapse.program.fingerprint import fingerprint
 from timelapse.program.program import Program, spec_of
 from timelapse.program.times import has_own_times, kept
-from timelapse.run.data import DirectoryData
-from timelapse.run.manifest import REMEDY, RunManifest
-from timelapse.run.parameters import params_text
-from timelapse.run.reload import log_of
+from timelapse.results.data import DirectoryData
+from timelapse.results.manifest import REMEDY, RunManifest
+from timelapse.results.parameters import params_text
+from timelapse.results.reload import log_of
 from timelapse.run.run import Run
 from timelapse.run.source import Source, open_source
 from timelapse.run.untouched import Untouched, untouched

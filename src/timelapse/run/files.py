@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from timelapse.errors import Place, RunError, StorageError
 from timelapse.program.kept import FOLDER
-from timelapse.run.manifest import REMEDY
+from timelapse.results.manifest import REMEDY
 from timelapse.run.verified import altered_verified
 from timelapse.store.parts import FileCheck
 from timelapse.store.remote import check_files as check_all

@@ -15,9 +15,9 @@ from timelapse.errors import Place, TimelapseError, UsageError
 from timelapse.plan import Plan
 from timelapse.program.fingerprint import fingerprint
 from timelapse.program.program import Program, spec_of
+from timelapse.results.manifest import NAME, read_manifest
+from timelapse.results.parameters import params_text
 from timelapse.run.earlier import Earlier
-from timelapse.run.manifest import NAME, read_manifest
-from timelapse.run.parameters import params_text
 from timelapse.run.request import Resume, Settings
 from timelapse.run.source import Source
 from timelapse.store.disk import DISK, Disk

@@ -21,6 +21,7 @@ from timelapse.engine.results import quarantined_seqs, read_quarantined, write_q
 from timelapse.env.machine import memory_setting
 from timelapse.errors import HandlerError
 from timelapse.kernels.choose import runs_compiled
+from timelapse.log.without import reader_without
 from timelapse.plan import Plan
 from timelapse.program.failure import Quarantined, most_failures, quarantined_row, too_many
 from timelapse.program.times import acts_later
@@ -29,7 +30,7 @@ from timelapse.run.request import Request
 from timelapse.run.run import Run
 from timelapse.run.slices import least_slices
 from timelapse.run.source import refuse_silence
-from timelapse.run.takeout import GoesBack, left_as_it_is, reader_without, taken_out
+from timelapse.run.takeout import GoesBack, left_as_it_is, taken_out
 
 _AGAIN = 8
 _COMPILING = 2.0

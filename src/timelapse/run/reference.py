@@ -12,15 +12,14 @@ import pyarrow as pa
 
 from timelapse import __version__, serial
 from timelapse.engine.digest import hash_outputs, hash_rejected, run_digest, state_digest
-from timelapse.engine.job import same_name
 from timelapse.ids import INT64_MAX
 from timelapse.kernels.base import quarantined_table
-from timelapse.kernels.python import timed
 from timelapse.kernels.takeout.taking import without_failing
 from timelapse.kinds.base import ABSENT, StateSpec
 from timelapse.log import Log, MemoryLog
 from timelapse.log.only import OnlyReader
 from timelapse.log.part import PartReader
+from timelapse.log.without import reader_without
 from timelapse.model.events import Event
 from timelapse.model.order import in_order
 from timelapse.moments import Moment, micros
@@ -28,13 +27,14 @@ from timelapse.program.failure import Quarantined, most_failures, quarantined_ro
 from timelapse.program.fingerprint import fingerprint
 from timelapse.program.program import Program, as_program, spec_of
 from timelapse.program.times import has_own_times
-from timelapse.run.data import MemoryData
-from timelapse.run.manifest import FORMAT, RunManifest, StateEntry
-from timelapse.run.parameters import params_text
-from timelapse.run.records import record_entries
-from timelapse.run.run import Run, RunContext
+from timelapse.results.data import MemoryData
+from timelapse.results.manifest import FORMAT, RunManifest, StateEntry
+from timelapse.results.parameters import params_text
+from timelapse.results.records import record_entries
+from timelapse.results.serial_tables import output_tables, rejected_table
+from timelapse.results.stored import RunContext
+from timelapse.run.run import Run
 from timelapse.run.source import check_heard, end_of, refuse_silence
-from timelapse.run.takeout import reader_without
 from timelapse.segments.reader import EventReader, LogReader
 from timelapse.segments.types import heard
 from timelapse.serial import SerialOutcome
@@ -150,21 +150,6 @@ def run_serial(
         output_tables(outcome), rejected_table(outcome), listing, lambda name: outcome.states[name]
     )
     return _SerialRun(manifest, data, RunContext(program=program), program, listed, (first, end))
-
-
-def output_tables(outcome: SerialOutcome) -> dict[str, pa.Table]:
-    """The loop's outputs by record type, in the stored columns."""
-    tables = timed.output_tables(outcome.outputs)
-    names = [cls.__name__ for cls in tables]
-    for name in names:
-        if names.count(name) > 1:
-            raise same_name(name)
-    return {cls.__name__: table for cls, table in tables.items()}
-
-
-def rejected_table(outcome: SerialOutcome) -> pa.Table:
-    """The loop's rejected events, in the stored columns."""
-    return timed.rejected_table(outcome.refused)
 
 
 def content_hashes(program: Program, states: dict[str, dict[Any, Any]]) -> dict[str, HashSum]:

@@ -24,11 +24,11 @@ from timelapse.log import Log
 from timelapse.plan import Plan
 from timelapse.program.program import Program
 from timelapse.program.times import kept
+from timelapse.results.manifest import REMEDY, RunManifest, read_manifest
+from timelapse.results.parameters import params_text
 from timelapse.run.describe import about
 from timelapse.run.earlier import Earlier, open_after
 from timelapse.run.late_rows import EndApart, end_apart
-from timelapse.run.manifest import REMEDY, RunManifest, read_manifest
-from timelapse.run.parameters import params_text
 from timelapse.run.request import Request, Settings
 from timelapse.run.run import Run
 from timelapse.run.source import Source

@@ -34,18 +34,19 @@ from timelapse.program.program import Program, as_program, spec_of
 from timelapse.program.times import has_own_times, kept
 from timelapse.progress import Progress
 from timelapse.progress.notebook import default_progress
-from timelapse.run.data import DirectoryData
+from timelapse.results.data import DirectoryData
+from timelapse.results.manifest import read_manifest, write_manifest
+from timelapse.results.stored import RunContext
 from timelapse.run.describe import about, manifest_of
 from timelapse.run.earlier import Earlier, keep_rows, open_after
 from timelapse.run.foresight import compiling, foreseen
 from timelapse.run.interrupted import Interrupted, demand, left_by_none, unable
 from timelapse.run.late_rows import EndApart, end_apart_text
-from timelapse.run.manifest import read_manifest, write_manifest
 from timelapse.run.planning import Planner, in_threads
 from timelapse.run.quarantine import all_taken_out, replay_without_failing
 from timelapse.run.remembered import begun_again, end_for_late, remember_run, remembered
 from timelapse.run.request import Engine, Request, Resume, Settings, Several, check_engine
-from timelapse.run.run import Run, RunContext
+from timelapse.run.run import Run
 from timelapse.run.slices import (
     check_slices,
     cut,

@@ -7,27 +7,23 @@ count as if it had never been in the log (kernels/takeout/taking.py).
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from timelapse.analysis import Analysis, PassProgram, final_pass
 from timelapse.display import many
-from timelapse.errors import UsageError
-from timelapse.ids import INT64_MAX
 from timelapse.kernels.choose import runs_compiled
 from timelapse.kernels.lowered import lowered_pass, refused
 from timelapse.kernels.source import Source
 from timelapse.kernels.takeout.taking import without_failing
-from timelapse.log import MemoryLog
-from timelapse.log.only import OnlyReader
-from timelapse.log.part import PartReader
+from timelapse.log.without import reader_without
 from timelapse.model.decimals import in_usual_context
 from timelapse.program.failure import Quarantined
 from timelapse.program.program import Program, spec_of
 from timelapse.program.times import acts_later
 from timelapse.progress import Progress
-from timelapse.segments.reader import EventReader, LogReader
+from timelapse.segments.reader import EventReader
 from timelapse.segments.types import heard
 
 if TYPE_CHECKING:
@@ -36,32 +32,6 @@ if TYPE_CHECKING:
 _STAGE = "finding the events that fail"
 _OFTEN, _SELDOM = 0.25, 10.0
 """Seconds between two signs of life, and between two lines."""
-
-
-def reader_without(reader: EventReader, seqs: Iterable[int]) -> EventReader:
-    """The log without some of its events, which it has."""
-    gone = sorted(set(seqs))
-    if not gone:
-        return reader
-    if isinstance(reader, LogReader):
-        excluded = tuple(sorted({*reader.excluded, *gone}))
-        return replace(reader, excluded=excluded, count=reader.count - (len(excluded) - len(reader.excluded)))
-    if isinstance(reader, PartReader):
-        return PartReader.of(reader_without(reader.base, gone), reader.lo, reader.hi)
-    if isinstance(reader, OnlyReader):
-        base = reader_without(reader.base, gone)
-        assert isinstance(base, LogReader)
-        return OnlyReader.of(base, reader.names)
-    if isinstance(reader, MemoryLog):
-        classes = {cls.__name__: cls for cls in reader.classes}
-        without = set(gone)
-        kept = [e for e in reader.events(0, INT64_MAX, classes) if e.seq not in without]
-        return MemoryLog(kept, reader.classes)
-    raise UsageError(
-        f"events cannot be taken out of a {type(reader).__name__}",
-        hint="give a log, or a list of events",
-        code="TL810",
-    )
 
 
 def taken_out(

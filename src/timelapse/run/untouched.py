@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from timelapse.log import Log
-from timelapse.run.manifest import RunManifest
+from timelapse.results.manifest import RunManifest
 from timelapse.segments.changed import first_changed
 from timelapse.segments.joined import version_with
 from timelapse.segments.without import base_of

@@ -18,6 +18,7 @@ from timelapse.divergence import Divergence, Result, Row, compare_runs
 from timelapse.engine.digest import hash_outputs, hash_rejected
 from timelapse.errors import UsageError
 from timelapse.ids import Phase
+from timelapse.log.without import reader_without
 from timelapse.model.events import Event
 from timelapse.program.failure import quarantined_row
 from timelapse.program.program import Program, spec_of
@@ -25,10 +26,10 @@ from timelapse.program.silence import count_ticks
 from timelapse.program.times import has_own_times
 from timelapse.progress import Progress
 from timelapse.progress.notebook import default_progress
+from timelapse.results.serial_tables import output_tables, rejected_table
 from timelapse.run.files import need_files
-from timelapse.run.reference import output_tables, rejected_table
 from timelapse.run.run import Run
-from timelapse.run.takeout import reader_without, taken_out
+from timelapse.run.takeout import taken_out
 from timelapse.segments.reader import EventReader
 from timelapse.segments.types import heard
 from timelapse.tables.rowhash import hash_sum, one_array

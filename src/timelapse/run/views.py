@@ -11,8 +11,8 @@ from timelapse.cache.older import older_text
 from timelapse.cards import Card, Table
 from timelapse.charts import Timeline, timeline
 from timelapse.display import many, moment, rate, took
+from timelapse.results.parameters import shown_text
 from timelapse.run.late_rows import end_apart_text
-from timelapse.run.parameters import shown_text
 
 if TYPE_CHECKING:
     from timelapse.run.run import Run

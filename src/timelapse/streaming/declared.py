@@ -15,7 +15,7 @@ from timelapse.errors import Place, RunError
 from timelapse.model.events import Field
 from timelapse.model.types import OptionalType
 from timelapse.program.program import Program, spec_of
-from timelapse.run.records import record_types
+from timelapse.results.records import record_types
 from timelapse.segments.types import EventType, readable_as
 from timelapse.streaming import chain
 from timelapse.streaming.format import Epoch, LiveRun

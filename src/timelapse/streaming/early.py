@@ -24,7 +24,7 @@ from timelapse.kernels.base import Abandoned, PassResult, output_schema
 from timelapse.model.events import Record
 from timelapse.program.program import Program, spec_of
 from timelapse.program.silence import is_silent, silent
-from timelapse.run.records import record_types
+from timelapse.results.records import record_types
 from timelapse.segments.types import EventType
 from timelapse.streaming.arrivals import Taken, ordered
 from timelapse.streaming.format import Epoch

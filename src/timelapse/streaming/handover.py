@@ -19,8 +19,8 @@ from timelapse.ids import INT64_MAX
 from timelapse.program.fingerprint import fingerprint
 from timelapse.program.program import Program, spec_of
 from timelapse.program.times import has_own_times
-from timelapse.run.manifest import REMEDY
-from timelapse.run.parameters import params_text
+from timelapse.results.manifest import REMEDY
+from timelapse.results.parameters import params_text
 from timelapse.run.run import Run
 from timelapse.store.parts import CheckedFile
 from timelapse.streaming.format import LiveRun

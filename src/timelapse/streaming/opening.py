@@ -19,8 +19,8 @@ from timelapse.ingest.source import Source
 from timelapse.model.events import Event
 from timelapse.program.fingerprint import fingerprint
 from timelapse.program.program import Program, spec_of
+from timelapse.results.parameters import params_text
 from timelapse.run.describe import source_of
-from timelapse.run.parameters import params_text
 from timelapse.run.request import Engine, check_engine
 from timelapse.segments.types import EventType, event_types, heard
 from timelapse.streaming import chain

@@ -13,8 +13,8 @@ from timelapse.program.fingerprint import fingerprint
 from timelapse.program.kept import FOLDER, keep_sources, load_kept
 from timelapse.program.load import load_program
 from timelapse.program.program import Program
+from timelapse.results.parameters import parameter
 from timelapse.run.describe import source_of
-from timelapse.run.parameters import parameter
 from timelapse.store.scratch import process_folder, scratch_folder
 from timelapse.streaming import chain
 from timelapse.streaming.format import VERSIONS, Epoch, LiveRun

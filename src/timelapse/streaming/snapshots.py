@@ -6,9 +6,9 @@ from pathlib import Path
 
 from timelapse.errors import Place, RunError
 from timelapse.program.program import spec_of
+from timelapse.results.shown import presentable
+from timelapse.results.snapshot import Snapshot, write_snapshot
 from timelapse.run.run import Run
-from timelapse.run.shown import presentable
-from timelapse.run.snapshot import Snapshot, write_snapshot
 from timelapse.streaming import chain
 from timelapse.streaming.checkpoints import newest_whole
 from timelapse.streaming.handover import Origin

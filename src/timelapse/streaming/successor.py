@@ -10,8 +10,8 @@ import pyarrow as pa
 from timelapse.moments import time_text
 from timelapse.program.fingerprint import fingerprint
 from timelapse.program.program import Program, as_program, spec_of
+from timelapse.results.parameters import params_text
 from timelapse.run.describe import source_of
-from timelapse.run.parameters import params_text
 from timelapse.segments.types import EventType
 from timelapse.streaming.declared import declared_records, differences, put_out, refuse_other, unsafe
 from timelapse.streaming.evolution import Migration, migrated

@@ -11,7 +11,7 @@ from timelapse.kernels.walk import Moment
 from timelapse.model.decimals import in_usual_context
 from timelapse.model.events import Event
 from timelapse.progress import Progress
-from timelapse.run.run import Run
+from timelapse.results.stored import StoredRun
 from timelapse.trace import timed
 from timelapse.trace.knowledge import Uncompiled, Unfocused
 from timelapse.trace.likely import Guess
@@ -23,7 +23,7 @@ from timelapse.trace.ways import TooLong, answered
 from timelapse.trace.whole import past_of
 
 
-def event(run: Run, seq: int) -> EventTrace:
+def event(run: StoredRun, seq: int) -> EventTrace:
     """What the run did at one log event: every read, condition, write and record, from the states that it met.
 
     The slice that holds the event is run again up to it, compiled where the run was; the event itself runs as Python
@@ -34,7 +34,7 @@ def event(run: Run, seq: int) -> EventTrace:
 
 
 @in_usual_context
-def events(run: Run, seqs: Iterable[int], *, progress: Progress | None = None) -> dict[int, EventTrace]:
+def events(run: StoredRun, seqs: Iterable[int], *, progress: Progress | None = None) -> dict[int, EventTrace]:
     """The same for several events, by seq: each slice is run once. `progress` is told how far that is."""
     wanted, tracer, past = sorted(set(seqs)), Tracer(run), past_of(run, progress)
     if not wanted:
@@ -44,7 +44,7 @@ def events(run: Run, seqs: Iterable[int], *, progress: Progress | None = None) -
     )  # fmt: skip
 
 
-def _stepped(run: Run, tracer: Tracer, way: timed.Way, wanted: Sequence[int]) -> dict[int, EventTrace]:
+def _stepped(run: StoredRun, tracer: Tracer, way: timed.Way, wanted: Sequence[int]) -> dict[int, EventTrace]:
     """The same for a program that reaches into other times."""
     events_at(reader_of(run), run.need_program(), wanted)  # or an error for one that is not there
     seqs = set(wanted)
@@ -61,7 +61,7 @@ Place = tuple[int, int, int]
 
 @in_usual_context
 def steps(
-    run: Run, places: Iterable[Place], *, most: int | None = None
+    run: StoredRun, places: Iterable[Place], *, most: int | None = None
 ) -> tuple[dict[Place, EventTrace], set[Place]]:
     """The same for steps that need not be log events: ticks, dated events, calls of `after=` handlers. And what was left out.
 

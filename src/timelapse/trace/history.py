@@ -20,7 +20,7 @@ from timelapse.model.types import DecimalType, ScalarType, TupleType, ValueType
 from timelapse.moments import time_text
 from timelapse.progress import Progress
 from timelapse.progress.notebook import default_progress
-from timelapse.run.run import Run
+from timelapse.results.stored import StoredRun
 from timelapse.trace import timed
 from timelapse.trace.few import Few
 from timelapse.trace.knowledge import Ask, Uncompiled, Unfocused
@@ -159,7 +159,7 @@ def _column(values: list[Any]) -> pa.Array:
 @in_usual_context
 @lowered_once()
 def history(
-    run: Run,
+    run: StoredRun,
     state: str,
     key: Any = UNKEYED,
     *,
@@ -185,7 +185,7 @@ def history(
 
 
 def _history(
-    run: Run, spec: StateSpec, checked: Any, at: int | None, last: int, progress: Progress
+    run: StoredRun, spec: StateSpec, checked: Any, at: int | None, last: int, progress: Progress
 ) -> History:
     state = spec.name
     if at is None and not last:  # the run has it
@@ -198,7 +198,7 @@ def _history(
     )  # fmt: skip
 
 
-def _stepped(run: Run, way: timed.Way, state: str, key: Any, at: int | None, last: int) -> History:
+def _stepped(run: StoredRun, way: timed.Way, state: str, key: Any, at: int | None, last: int) -> History:
     """The same for a program that reaches into other times: step by step. Raises Unfocused, if the way does."""
     ask = timed.Ask((state, key))
     rows = way.newest([ask], at, last + 1)[0][ask]

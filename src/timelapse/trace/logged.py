@@ -9,10 +9,10 @@ import numpy.typing as npt
 
 from timelapse.errors import RunError
 from timelapse.log.part import reading
+from timelapse.log.without import reader_without
 from timelapse.model.events import Event
 from timelapse.program.program import Program, spec_of
-from timelapse.run.run import Run
-from timelapse.run.takeout import reader_without
+from timelapse.results.stored import StoredRun
 from timelapse.segments.reader import EventReader
 from timelapse.segments.rows import row_maker
 from timelapse.segments.types import bind as bind_types
@@ -21,7 +21,7 @@ from timelapse.trace.columns import picked
 from timelapse.trace.pieces import together
 
 
-def reader_of(run: Run) -> EventReader:
+def reader_of(run: StoredRun) -> EventReader:
     """The log as the run took it: without the events that were taken out."""
     return reader_without(run.need_reader(), run.stored_quarantined()["seq"].to_pylist())
 

@@ -21,12 +21,12 @@ from timelapse.kernels.source import Source
 from timelapse.kernels.walk import WAYS, TooSlow, Visit, Walk, slower_start, walker
 from timelapse.kinds.base import ABSENT
 from timelapse.kinds.grouped import Grouped, Under
+from timelapse.log.without import reader_without
 from timelapse.model.events import Event
 from timelapse.program.program import spec_of
 from timelapse.program.times import span_of
 from timelapse.progress import Progress, Silent
-from timelapse.run.run import Run
-from timelapse.run.takeout import reader_without
+from timelapse.results.stored import StoredRun
 from timelapse.segments.reader import EventReader
 from timelapse.segments.types import heard
 from timelapse.tables.table import state_table
@@ -59,7 +59,7 @@ class _Thin(NamedTuple):
 class Past:
     """A run's slices, to be gone through again. Start states are read once."""
 
-    def __init__(self, run: Run, progress: Progress | None = None) -> None:
+    def __init__(self, run: StoredRun, progress: Progress | None = None) -> None:
         self.run, self.progress = run, progress or Silent()
         self.program = run.need_program()
         self.spec = spec_of(self.program)

@@ -17,7 +17,7 @@ from timelapse.model.decimals import of_text
 from timelapse.moments import read_time, time_text
 from timelapse.program.program import spec_of
 from timelapse.program.times import VIEWS, has_own_times
-from timelapse.run.run import Run
+from timelapse.results.stored import StoredRun
 from timelapse.segments.reader import EventReader
 from timelapse.trace.logged import event_at
 from timelapse.trace.steps import brief
@@ -48,7 +48,7 @@ class Named(NamedTuple):
     place: int
 
 
-def find_output(run: Run, question: str | int) -> Found:
+def find_output(run: StoredRun, question: str | int) -> Found:
     """The output that is meant: `TYPE:KEY`, `TYPE:FIELD=VALUE,...`, `TYPE@TIME#N`, or the seq of its event.
 
     A key is what the record's class says (`key="message"`); where it has several fields, their values with commas between.
@@ -104,7 +104,7 @@ def find_output(run: Run, question: str | int) -> Found:
     return Found(row["seq"], name, row["ordinal"], others, dated)
 
 
-def find_event(run: Run, question: str | int) -> Found:
+def find_event(run: StoredRun, question: str | int) -> Found:
     """The event that is meant: its seq, `TYPE:FIELD=VALUE,...` (the first that fits), or `NAME@TIME#N`: the N-th of a type
     at a time; in programs that reach into other times also of dated events, and of handlers with `every` and `after`.
 
@@ -216,7 +216,7 @@ def _read(question: str) -> tuple[str, str]:
     return name, fields
 
 
-def _key(run: Run, name: str) -> tuple[str, ...]:
+def _key(run: StoredRun, name: str) -> tuple[str, ...]:
     return next((r.key for r in run.manifest.records if r.name == name), ())
 
 

@@ -16,12 +16,12 @@ from timelapse.kernels.base import Tick
 from timelapse.kernels.walk import counted
 from timelapse.kinds.base import State
 from timelapse.kinds.past import Window
+from timelapse.log.without import reader_without
 from timelapse.model.events import Event
 from timelapse.observed import Did, ObservedLoop, Observer
 from timelapse.program.program import HandlerSpec, spec_of
 from timelapse.progress import Progress, Silent
-from timelapse.run.run import Run
-from timelapse.run.takeout import reader_without
+from timelapse.results.stored import StoredRun
 from timelapse.segments.reader import EventReader
 from timelapse.segments.types import heard
 from timelapse.serial import Backing
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from timelapse.trace.tracer import Tracer
 
 
-def reaches(run: Run) -> bool:
+def reaches(run: StoredRun) -> bool:
     """Whether its program reaches into other times."""
     return bool(spec_of(run.need_program()).times)
 
@@ -49,7 +49,7 @@ Observe = Callable[["Watched", Step, Go], None]
 class Watched(Observer):
     """Goes through a run by the serial loop. `observe` is given the steps that are `wanted`, and does them."""
 
-    def __init__(self, run: Run, backing: Backing | None = None) -> None:
+    def __init__(self, run: StoredRun, backing: Backing | None = None) -> None:
         self.loop = ObservedLoop(run.need_program(), self, backing)
         self._run = run
         self.number = -1
@@ -248,7 +248,7 @@ class All:
     """By the serial loop over all of the log, from its beginning."""
 
     def __init__(
-        self, run: Run, progress: Progress | None = None, why: str = "", *, end: int | None = None
+        self, run: StoredRun, progress: Progress | None = None, why: str = "", *, end: int | None = None
     ) -> None:
         """`why`: why nothing quicker tells, in a few words. `end`: events from there on are not asked about."""
         self._run, self._progress, self._why = run, progress or Silent(), why

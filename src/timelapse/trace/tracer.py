@@ -27,7 +27,7 @@ from timelapse.kinds.effects import Journal, undo
 from timelapse.model.events import Event, Record
 from timelapse.program.program import HandlerSpec, Program, params_of, runtime, spec_of
 from timelapse.program.times import VIEWS
-from timelapse.run.run import Run
+from timelapse.results.stored import StoredRun
 from timelapse.serial import SerialOutcome
 from timelapse.tables.rowhash import alike
 from timelapse.trace import timed
@@ -50,7 +50,7 @@ rows are read, once."""
 class Tracer:
     """Does single events of a run under observation."""
 
-    def __init__(self, run: Run, about: Found | None = None) -> None:
+    def __init__(self, run: StoredRun, about: Found | None = None) -> None:
         """`about`: the record that is asked about, if it is one."""
         self._run = run
         self._program = run.need_program()
@@ -198,7 +198,7 @@ class Tracer:
 
     def observed(self, watched: timed.Watched, step: timed.Step, go: timed.Go) -> EventTrace:
         """Do a step of the serial loop under observation: `go` does it with given handlers. It leaves the loop as it was."""
-        from timelapse.run.reference import output_tables, rejected_table
+        from timelapse.results.serial_tables import output_tables, rejected_table
 
         told, loop = self._recorder, watched.loop
         bound, before = loop.bound, loop.outcome

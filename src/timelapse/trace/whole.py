@@ -24,7 +24,7 @@ from timelapse.model.events import Event
 from timelapse.program.program import spec_of
 from timelapse.program.times import VIEWS, span_of, width_of
 from timelapse.progress import Progress
-from timelapse.run.run import Run
+from timelapse.results.stored import StoredRun
 from timelapse.segments.reader import EventReader
 from timelapse.segments.types import heard
 from timelapse.trace.focus import Focus
@@ -42,14 +42,14 @@ _SOON = 100_000
 """From so many events on the compiler is waited for: what is left else is the serial loop."""
 
 
-def past_of(run: Run, progress: Progress | None = None) -> Past:
+def past_of(run: StoredRun, progress: Progress | None = None) -> Past:
     """The moments of a run. Raises Uncompiled where only the serial loop knows; going through it may do so too."""
     if any(use.what != "derive" for use in spec_of(run.need_program()).times):
         return WholePast(run, progress)
     return FromBeginning(run, progress) if _slow_starts(run) else Past(run, progress)
 
 
-def _slow_starts(run: Run) -> bool:
+def _slow_starts(run: StoredRun) -> bool:
     """Whether what slices begin with takes longer to load than the log to go through: members that are listed are linked one by one."""
     large = {
         name
@@ -102,7 +102,7 @@ class WholePast(FromBeginning):
 
     patience = 4
 
-    def __init__(self, run: Run, progress: Progress | None = None) -> None:
+    def __init__(self, run: StoredRun, progress: Progress | None = None) -> None:
         super().__init__(run, progress)
         self.slow = COLD_EVENTS // WAYS - _SOON
         self._left: tuple[int, set[int], Thinned] | None = None

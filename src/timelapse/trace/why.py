@@ -16,7 +16,7 @@ from timelapse.model.decimals import in_usual_context
 from timelapse.program.program import ProgramSpec, spec_of
 from timelapse.progress import Progress
 from timelapse.progress.notebook import default_progress
-from timelapse.run.run import Run
+from timelapse.results.stored import StoredRun
 from timelapse.trace import timed
 from timelapse.trace.chosen import choosers
 from timelapse.trace.event import trace_all
@@ -46,7 +46,7 @@ LAST = 3
 
 @in_usual_context
 def why(
-    run: Run, output: str | int, *, depth: int = 1, last: int = LAST, progress: Progress | None = None
+    run: StoredRun, output: str | int, *, depth: int = 1, last: int = LAST, progress: Progress | None = None
 ) -> Explanation:
     """Why the run put out a record: `Spam:88121` (type and key), `Spam:sender=512`, or the seq of its event.
 
@@ -60,7 +60,7 @@ def why(
 
 @in_usual_context
 def why_not(
-    run: Run, event: str | int, *, depth: int = 1, last: int = LAST, progress: Progress | None = None
+    run: StoredRun, event: str | int, *, depth: int = 1, last: int = LAST, progress: Progress | None = None
 ) -> Explanation:
     """Why the run put out nothing at an event: its seq, or `Message:id=88121`.
 
@@ -77,7 +77,7 @@ def why_not(
 
 @lowered_once()
 def _answer(
-    run: Run, asked: str, found: Found, depth: int, last: int, progress: Progress | None
+    run: StoredRun, asked: str, found: Found, depth: int, last: int, progress: Progress | None
 ) -> Explanation:
     progress = progress or default_progress()
     if depth < 0 or last < 0:
@@ -217,7 +217,7 @@ class _Done:
 
 
 def _timed(
-    run: Run, way: timed.Way, tracer: Tracer, asked: str, found: Found, target: timed.Target, depth: int, last: int
+    run: StoredRun, way: timed.Way, tracer: Tracer, asked: str, found: Found, target: timed.Target, depth: int, last: int
 ) -> Explanation:  # fmt: skip
     """The answer for a program that reaches into other times: once to see the step, and for each level of depth once to find
     who wrote what it read, once to see these steps. Raises Unfocused, if the way does.

@@ -37,8 +37,8 @@ from timelapse.model.types import BOOL, BYTES, FLOAT, INT, STR, TIME, OptionalTy
 from timelapse.program.program import Program, as_program, spec_of
 from timelapse.program.silence import allowing
 from timelapse.progress import Progress
+from timelapse.results.records import nameable_records, record_types
 from timelapse.run import Run, replay
-from timelapse.run.records import nameable_records, record_types
 from timelapse.run.request import Engine
 from timelapse.segments.types import EventType
 from timelapse.store.parts import PartWriter

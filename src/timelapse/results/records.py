@@ -12,7 +12,7 @@ from timelapse.engine.job import schema_bytes
 from timelapse.kernels.base import output_schema
 from timelapse.model.events import Record
 from timelapse.program.program import Program, spec_of
-from timelapse.run.manifest import RecordEntry
+from timelapse.results.manifest import RecordEntry
 from timelapse.tables.rowhash import ZERO, HashSum
 
 

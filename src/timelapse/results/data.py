@@ -16,8 +16,8 @@ from timelapse.engine.job import change_path
 from timelapse.errors import Place, RunError
 from timelapse.kernels.base import QUARANTINED_SCHEMA, REJECTED_SCHEMA
 from timelapse.kinds.base import ABSENT, StateSpec
-from timelapse.run.manifest import REMEDY, RunManifest
-from timelapse.run.some_rows import rows_of_part
+from timelapse.results.manifest import REMEDY, RunManifest
+from timelapse.results.some_rows import rows_of_part
 from timelapse.store.parts import CheckedFile, map_file
 from timelapse.tables import merge
 from timelapse.tables.apply import empty

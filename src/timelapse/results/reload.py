@@ -11,8 +11,8 @@ from timelapse.program.fingerprint import fingerprint
 from timelapse.program.kept import load_kept
 from timelapse.program.program import Program, spec_of
 from timelapse.program.versions import load_named
-from timelapse.run.manifest import RunManifest
-from timelapse.run.parameters import parameter, text_of
+from timelapse.results.manifest import RunManifest
+from timelapse.results.parameters import parameter, text_of
 from timelapse.segments.joined import joined, version_with
 from timelapse.segments.manifest import Manifest
 from timelapse.segments.place import as_path, opened

@@ -18,10 +18,10 @@ from timelapse.kernels.choose import SliceKernel
 from timelapse.kernels.source import Source
 from timelapse.kernels.walk import Walk, walker
 from timelapse.kinds.base import StateSpec
+from timelapse.log.without import reader_without
 from timelapse.model.decimals import in_usual_context
 from timelapse.program.program import Program, spec_of
 from timelapse.program.times import VIEWS
-from timelapse.run.takeout import reader_without
 from timelapse.segments.reader import EventReader
 from timelapse.segments.types import heard
 from timelapse.tables import merge
@@ -29,11 +29,11 @@ from timelapse.tables.apply import empty
 from timelapse.tables.table import state_table
 
 if TYPE_CHECKING:
-    from timelapse.run.run import Run
+    from timelapse.results.stored import StoredRun
 
 
 @in_usual_context
-def states_before(run: Run, at: int, specs: Sequence[StateSpec]) -> list[pa.Table]:
+def states_before(run: StoredRun, at: int, specs: Sequence[StateSpec]) -> list[pa.Table]:
     """The tables of some states before everything at a time, in any order; hashes may be missing. What happened since the
     slice's start happens once for all.
 
@@ -70,7 +70,7 @@ def states_before(run: Run, at: int, specs: Sequence[StateSpec]) -> list[pa.Tabl
 
 
 def _stepped_before(
-    run: Run, program: Program, reader: EventReader, at: int, specs: Sequence[StateSpec], *, whole: bool
+    run: StoredRun, program: Program, reader: EventReader, at: int, specs: Sequence[StateSpec], *, whole: bool
 ) -> list[pa.Table] | None:
     """The same for a program with ticks, `after=` handlers or what lies ahead, before everything at `at`.
 
@@ -124,7 +124,7 @@ def _failed(error: HandlerError) -> ReplayError:
 
 
 def _timed_before(
-    run: Run, program: Program, reader: EventReader, at: int, specs: Sequence[StateSpec]
+    run: StoredRun, program: Program, reader: EventReader, at: int, specs: Sequence[StateSpec]
 ) -> list[pa.Table]:
     """The same for a program that slices alone do not give: from the log's beginning, by the serial loop."""
     classes = {cls.__name__: cls for cls in heard(spec_of(program), reader.types)}
