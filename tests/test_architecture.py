@@ -13,16 +13,19 @@ from typing import NamedTuple
 
 import pytest
 
+from timelapse.code.cfg import components
 from timelapse.code.source import all_nodes, statements
 
 ROOT = Path(__file__).parents[1]
 SRC = ROOT / "src"
+PACKAGE = SRC / "timelapse"
 
-# From what users write with (top) to the command line. A module may import its own layer and those above it.
+# From what all stand on (top) to the command line, folders and single modules. A module may import its own layer and those above it.
 LAYERS: list[set[str]] = [
-    {"errors", "ids", "moments", "depth", "kept", "decoding", "env.cores"},
+    {"errors", "ids", "moments", "depth", "kept", "decoding"},
     {"store"},
     {"display", "charts", "cards", "progress"},
+    {"env"},
     {"code", "model"},
     {"kinds"},
     {"program"},
@@ -31,7 +34,7 @@ LAYERS: list[set[str]] = [
     {"analysis"},
     {"plan"},
     {"explanation"},
-    {"segments", "env"},
+    {"segments"},
     {"ingest"},
     {"log"},
     {"kernels"},
@@ -94,9 +97,9 @@ def _imports(module: str, path: Path, *, types: bool = False) -> list[Import]:
 
 
 def _level(module: str) -> int | None:
-    """The layer of `timelapse.a.b`: that of `a.b` if it has one of its own, else of `a`."""
+    """The layer of `timelapse.a.b`: that of `a`."""
     parts = module.split(".")[1:]
-    return LEVELS.get(".".join(parts[:2]), LEVELS.get(parts[0]) if parts else None)
+    return LEVELS.get(parts[0]) if parts else None
 
 
 _DOOR = "timelapse"
@@ -124,6 +127,62 @@ def test_dependencies_run_one_way() -> None:
     """No module imports from a lower layer, not even inside a function or for type checkers only."""
     found = (_imports(module, path, types=True) for module, path in _modules())
     assert [v for imports in found for v in _violations(imports)] == []
+
+
+def test_a_layer_has_whole_folders() -> None:
+    """Each folder, and each module beside the folders, is in exactly one layer."""
+    found = {p.stem for p in PACKAGE.iterdir() if p.suffix == ".py" or (p / "__init__.py").exists()}
+    assert sorted(name for names in LAYERS for name in names) == sorted(found - {"__init__"})
+
+
+def _within(folder: str, module: str) -> str | None:
+    """Which of a folder's modules and folders a module is, or is in; None: it is not in the folder, or the folder's `__init__`."""
+    inside = module.removeprefix(f"{folder}.")
+    return inside.split(".")[0] if inside != module else None
+
+
+def _circles(folder: str, imports: list[Import]) -> list[set[str]]:
+    """What of a folder imports one another: those circles of its modules and folders in which a folder is."""
+    modules = dict(_modules())
+    graph: dict[str, list[str]] = {}
+    for one in imports:
+        names = [f"{one.target}.{name}" for name in one.names]
+        for target in [n if n in modules else one.target for n in names] or [one.target]:
+            here, there = _within(folder, one.module), _within(folder, target)
+            if here is not None and there is not None and here != there:
+                graph.setdefault(here, []).append(there)
+                graph.setdefault(there, [])
+    return [
+        set(part) for part in components(graph)
+        if len(part) > 1 and any(modules.get(f"{folder}.{name}", _FILE).name == "__init__.py" for name in part)
+    ]  # fmt: skip
+
+
+_FILE = Path("file.py")
+_FOLDERS = sorted(module for module, path in _modules() if path.name == "__init__.py")
+
+
+_INTERTWINED = {
+    "timelapse.analysis", "timelapse.ingest", "timelapse.kernels", "timelapse.kernels.native", "timelapse.streaming",
+}  # fmt: skip
+"""Folders in which folders stand in circles with modules beside them."""
+
+
+def test_no_folders_import_one_another() -> None:
+    """All imports count, those inside functions and for type checkers too."""
+    imports = [i for module, path in _modules() for i in _imports(module, path, types=True)]
+    assert {folder for folder in _FOLDERS if _circles(folder, imports)} == _INTERTWINED
+
+
+def test_circles_of_folders_are_found() -> None:
+    def imports(module: str, target: str, *names: str) -> Import:
+        return Import(f"timelapse.{module}", 1, f"timelapse{target}", names)
+
+    there, back = imports("plan.plan", ".analysis.result", "Analysis"), imports("analysis.keys", "", "plan")
+    assert _circles("timelapse", [there]) == _circles("timelapse.plan", [there, back]) == []
+    assert _circles("timelapse", [there, back]) == [{"plan", "analysis"}]
+    round_about = [imports("serial", ".plan.plan"), imports("analysis.keys", ".serial", "run")]
+    assert _circles("timelapse", [there, *round_about]) == [{"plan", "analysis", "serial"}]
 
 
 @pytest.mark.parametrize(
@@ -293,7 +352,6 @@ def test_units_of_time_are_there_without_being_asked_for() -> None:
 
 # --- what is said of the layout is true -----------------------------------------------------------------
 
-PACKAGE = SRC / "timelapse"
 _NAMED = re.compile(r"`((?:[a-z_]+/)*[a-z_]+\.py|(?:[a-z_]+/)+)`")
 
 
