@@ -15,7 +15,7 @@ from tests.streaming.test_live import FAST
 from timelapse.errors import RunError
 from timelapse.streaming.reading import Reading
 from timelapse.streaming.serve.asking import Answer, Question, Row, answer
-from timelapse.streaming.serve.values import plain
+from timelapse.streaming.values import plain
 
 
 class Put(tl.Event):

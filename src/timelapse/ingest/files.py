@@ -6,10 +6,10 @@ import json
 import os
 import re
 import shlex
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal, Protocol
 from urllib.parse import unquote
 
 import msgspec
@@ -20,10 +20,6 @@ from timelapse.decoding import decoded
 from timelapse.errors import IngestError, Place
 from timelapse.store.places import local_path, not_understood
 
-if TYPE_CHECKING:
-    from timelapse.ingest.source import Source
-    from timelapse.ingest.tables.base import Part
-
 Format = Literal["parquet", "csv", "json", "text", "orc", "avro", "delta", "iceberg", "postgres"]
 
 _SUFFIXES: dict[str, Format] = {
@@ -31,6 +27,14 @@ _SUFFIXES: dict[str, Format] = {
     ".ndjson": "json", ".orc": "orc", ".avro": "avro",
 }  # fmt: skip
 _PACKED = {".gz", ".bz2", ".zst", ".lz4"}
+
+
+class Part(Protocol):
+    """Some rows of a table, in an order of their own. Travels to the tasks that read it."""
+
+    def read(self, most: int, columns: Sequence[str] | None) -> Iterator[pa.Table]:
+        """The rows, in tables of at most `most`, with these columns (None: all). Raises IngestError."""
+        ...
 
 
 @dataclass(frozen=True)
@@ -232,12 +236,8 @@ def _walk(system: pafs.FileSystem, path: str) -> list[SourceFile]:
     ]
 
 
-def format_of(source: Source, files: Sequence[SourceFile]) -> Format:
-    """The source's format: as given, else by the suffix that all files share. Raises IngestError."""
-    if source.format is not None:
-        return source.format
-    if source.regex is not None:
-        return "text"
+def format_of(files: Sequence[SourceFile]) -> Format:
+    """The format of files for which none is given: by the suffix that all share. Raises IngestError."""
     seen: dict[Format | None, SourceFile] = {}
     for file in files:
         seen.setdefault(_by_suffix(file), file)

@@ -26,7 +26,6 @@ from timelapse.ingest import table_files
 from timelapse.ingest.files import Format, SourceFile, check_is_text, format_of, list_files, told_by_suffix
 from timelapse.ingest.inferring import Seen, infer
 from timelapse.ingest.line_shapes import Shape, columns_of, over_new_year, shape_of, year_of
-from timelapse.ingest.source import Source
 from timelapse.ingest.texts import rows_of
 
 _FILES = 5
@@ -88,7 +87,7 @@ def look(data: str | Sequence[str], type_: str | None = None) -> Looked:
     data = [data] if isinstance(data, str) else data
     files = list_files(data)
     guessed = None if told_by_suffix(files) else _guessed(files[0])
-    format_ = guessed or format_of(Source(list(data)), files)
+    format_ = guessed or format_of(files)
     chosen = [files[k] for k in sorted({(len(files) - 1) * n // max(1, _FILES - 1) for n in range(_FILES)})]
     name = type_ or type_name(data[0])
     found = Looked(name, tuple(data), len(files), format_, 0, [], None, guessed=guessed is not None)

@@ -132,7 +132,7 @@ def prepare_files(
     if source.elsewhere is not None:
         return _prepare_elsewhere(number, kind, source, source.elsewhere.open(), floor, base, before)
     files = list_files(source.paths)
-    format_ = format_of(source, files)
+    format_ = source.format or ("text" if source.regex is not None else format_of(files))
     if source.multiline and format_ != "csv":
         raise IngestError(
             f"multiline= (--multiline) is for CSV, and these files are {format_}", place=Place(files[0].path), code="TL411", hint="leave it out"

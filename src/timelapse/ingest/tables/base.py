@@ -2,22 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Protocol, Self
+from typing import Any, Self
 
 import pyarrow as pa
 
 from timelapse.errors import IngestError, Place
 from timelapse.ingest.files import Format, SourceFile
-
-
-class Part(Protocol):
-    """Some rows of a table, in an order of their own. Travels to the tasks that read it."""
-
-    def read(self, most: int, columns: Sequence[str] | None) -> Iterator[pa.Table]:
-        """The rows, in tables of at most `most`, with these columns (None: all). Raises IngestError."""
-        ...
 
 
 def _nothing() -> None: ...

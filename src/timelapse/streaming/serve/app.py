@@ -33,9 +33,9 @@ from timelapse.streaming.serve.guard import Guard, Refused, tokens_at
 from timelapse.streaming.serve.listening import Listening
 from timelapse.streaming.serve.sending import MOST_BODY, Conversation, checked_key, rows_in
 from timelapse.streaming.serve.status import metrics, status
-from timelapse.streaming.serve.values import key_of, plain
 from timelapse.streaming.serve.wire import Protocol
 from timelapse.streaming.sources.push import Push
+from timelapse.streaming.values import key_of, plain
 
 MOST_QUESTION = 1 << 20
 MOST_LISTED = 1000

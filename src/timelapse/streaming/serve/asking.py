@@ -22,7 +22,7 @@ from timelapse.errors import RunError, TimelapseError
 from timelapse.progress import Silent
 from timelapse.streaming.reading import Reading
 from timelapse.streaming.serve.guard import Refused
-from timelapse.streaming.serve.values import plain
+from timelapse.streaming.values import plain
 
 _MOST_WAITING = 4
 _LOOK = 0.5

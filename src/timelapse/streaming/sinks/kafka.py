@@ -16,9 +16,9 @@ import pyarrow as pa
 
 from timelapse.decoding import decoded
 from timelapse.errors import Place, UsageError
-from timelapse.streaming.serve.values import plain
 from timelapse.streaming.sinks.base import MARKER, Marker, SinkError
 from timelapse.streaming.sources.kafka import QUIET
+from timelapse.streaming.values import plain
 
 if TYPE_CHECKING:
     from confluent_kafka import KafkaException, Producer
