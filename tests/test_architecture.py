@@ -162,7 +162,7 @@ _FILE = Path("file.py")
 _FOLDERS = sorted(module for module, path in _modules() if path.name == "__init__.py")
 
 
-_INTERTWINED = {"timelapse.analysis", "timelapse.kernels", "timelapse.kernels.native"}
+_INTERTWINED = {"timelapse.kernels", "timelapse.kernels.native"}
 """Folders in which folders stand in circles with modules beside them."""
 
 

@@ -10,7 +10,7 @@ import pytest
 import timelapse as tl
 from tests.depth import deep
 from timelapse.analysis import analyse
-from timelapse.analysis.views import logs_of
+from timelapse.analysis.slicing import logs_of
 from timelapse.errors import HandlerError
 from timelapse.plan import make_plan
 from timelapse.testing import check_replay, random_log

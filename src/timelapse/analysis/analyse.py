@@ -57,7 +57,7 @@ class Analysis:
     @property
     def serial_only(self) -> TimeUse | None:
         """See analysis/views.py."""
-        return serial_only(self)
+        return serial_only(self.spec)
 
     def verify(self) -> None:
         """Check what planning relies on. Raises AssertionError."""

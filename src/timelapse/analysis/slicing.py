@@ -15,7 +15,7 @@ from timelapse.analysis.operations import plain_state
 from timelapse.analysis.relax import roots
 from timelapse.analysis.result import ByKey, PassHandler, PassProgram
 from timelapse.analysis.rewrite import Cut, Cutter, compiled, definition
-from timelapse.analysis.views import logs_of
+from timelapse.analysis.views import log_forms, viewed_states
 from timelapse.code.source import function_source
 from timelapse.errors import AnalysisError
 
@@ -226,3 +226,15 @@ def _marked(fn: FunctionIR) -> ast.AST:
 def _text(function: types.FunctionType) -> str:
     source = function_source(function)
     return "" if source.node is None else ast.unparse(source.node)
+
+
+def logs_of(analysis: Analysis) -> dict[str, tuple[str, ...]]:
+    """For each state that is looked back on, the logs that this takes: by what their rows say."""
+    states, found = analysis.spec.states, viewed_states(analysis.spec)
+    if not analysis.opaque:
+        return {n: log_forms(states[n], uses, analysis.facts[n].effects) for n, uses in found.items()}
+    # What no analysis sees through may look back in any way that is kept.
+    for name, state in states.items():
+        if name in found or state.history is not None:
+            found[name] = found.get(name, frozenset()) | {"ago"}
+    return {name: log_forms(states[name], uses, None) for name, uses in found.items()}

@@ -10,14 +10,10 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
 
 from timelapse.kinds.base import StateSpec
 from timelapse.program.pending import HANDLED, PENDING, WRITES, is_hidden
 from timelapse.program.program import ProgramSpec, TimeUse
-
-if TYPE_CHECKING:
-    from timelapse.analysis.analyse import Analysis
 
 VIEWS = ("last", "ago")
 
@@ -66,26 +62,14 @@ def viewed_states(spec: ProgramSpec) -> dict[str, frozenset[str]]:
     return {name: frozenset(whats) for name, whats in found.items()}
 
 
-def logs_of(analysis: Analysis) -> dict[str, tuple[str, ...]]:
-    """For each state that is looked back on, the logs that this takes: by what their rows say."""
-    states, found = analysis.spec.states, viewed_states(analysis.spec)
-    if not analysis.opaque:
-        return {n: _logs(states[n], uses, analysis.facts[n].effects) for n, uses in found.items()}
-    # What no analysis sees through may look back in any way that is kept.
-    for name, state in states.items():
-        if name in found or state.history is not None:
-            found[name] = found.get(name, frozenset()) | {"ago"}
-    return {name: _logs(states[name], uses, None) for name, uses in found.items()}
-
-
 def beyond_sums(spec: ProgramSpec, logs: Mapping[str, tuple[str, ...]]) -> set[str]:
     """The states whose rows say more than how much was added, or whether a key is in a set."""
     plain = {name for name, state in spec.states.items() if state.value is None}
     return {n for n, forms in logs.items() if forms != (NET,) and not (forms == (PRESENT,) and n in plain)}
 
 
-def _logs(state: StateSpec, uses: frozenset[str], effects: frozenset[str] | None) -> tuple[str, ...]:
-    """`effects`: all that are done to it; None: nobody knows."""
+def log_forms(state: StateSpec, uses: frozenset[str], effects: frozenset[str] | None) -> tuple[str, ...]:
+    """What the rows of the logs of a state say that is looked back on in these ways. `effects`: all that are done to it; None: nobody knows."""
     kind = state.kind
     values = NET if kind.log_form == NET else PRESENT
     found = []
@@ -99,7 +83,7 @@ def _logs(state: StateSpec, uses: frozenset[str], effects: frozenset[str] | None
 
 def not_a_scan(state: StateSpec, uses: frozenset[str], effects: frozenset[str]) -> str | None:
     """Why a state that is looked back on cannot be a scan; None where it can."""
-    if OPS in _logs(state, uses, effects):
+    if OPS in log_forms(state, uses, effects):
         return (
             f"what a window of {state.name} holds is made of its operations, which are found as they are done"
         )
@@ -109,14 +93,14 @@ def not_a_scan(state: StateSpec, uses: frozenset[str], effects: frozenset[str]) 
     return f"what {' and '.join(odd)} leaves in a window of {state.name} depends on what it held before"
 
 
-def serial_only(analysis: Analysis) -> TimeUse | None:
+def serial_only(spec: ProgramSpec) -> TimeUse | None:
     """The first use of another time that takes more than the log, a calendar, a transaction and rows of what was written.
 
     Such programs run one event after the other, by the serial loop.
     """
-    for use in analysis.spec.times:
+    for use in spec.times:
         if is_hidden(use) or use.what not in (*LOOKING, *HANDLED):
             return use
-        if use.what in ("send", "cancel", "dated") and not {PENDING, WRITES} & analysis.spec.states.keys():
+        if use.what in ("send", "cancel", "dated") and not {PENDING, WRITES} & spec.states.keys():
             return use  # what lies ahead is a state only where all of it can be one
     return None
