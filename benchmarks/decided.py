@@ -11,7 +11,7 @@ from typing import Any
 import timelapse as tl
 from timelapse.analysis import analyse
 from timelapse.explanation.model import counts_of
-from timelapse.kernels.lowered import lowered_once
+from timelapse.kernels.once import passes_once
 from timelapse.plan.schedule import Shape
 from timelapse.program.program import spec_of
 from timelapse.run.conflicts import plan_of
@@ -54,7 +54,7 @@ class Longer:
         return self._last
 
 
-@lowered_once()
+@passes_once()
 def decided(program: tl.Program, log: tl.Log, events: int, hosts: int) -> Decided:
     """What `tl.replay` would do on a cluster whose hosts have a core each. How much memory they have is not known, so slices are as large
     as is quickest: what does not fit runs in portions."""

@@ -281,7 +281,7 @@ def compile_times(settings: Settings) -> Report:
 def _compile_usual(caches: Path) -> tuple[float, float]:
     """Seconds, and CPU seconds, of a process that has what all passes call compiled into a folder, or finds it there."""
     caches.mkdir(exist_ok=True)
-    command = [sys.executable, "-m", "timelapse.kernels.native.compile", "--usual"]
+    command = [sys.executable, "-m", "timelapse.kernels.compile", "--usual"]
     started, before = time.perf_counter(), resource.getrusage(resource.RUSAGE_CHILDREN)
     subprocess.run(
         command, env={**os.environ, "TIMELAPSE_CACHE": str(caches)}, check=True, timeout=seconds_left()

@@ -9,7 +9,7 @@ import pytest
 from tests.cli.run_cli import cli
 from tests.programs.catalogue import CATALOGUE, Entry
 from timelapse.analysis import analyse, final_pass
-from timelapse.kernels.lowered import lowered_pass, refused, shown_pass
+from timelapse.kernels.native.lowered import lowered_pass, refused, shown_pass
 
 ANTISPAM = Path(__file__).parents[2] / "examples" / "antispam.py"
 

@@ -20,7 +20,7 @@ from timelapse.engine.job import Job, Task
 from timelapse.env import machine
 from timelapse.errors import HandlerError, TooManyQuarantined
 from timelapse.kernels.base import PassResult
-from timelapse.kernels.lowered import event_bytes
+from timelapse.kernels.native.lowered import event_bytes
 from timelapse.plan import make_plan
 from timelapse.program.program import as_program, spec_of
 from timelapse.run import Run, replay, run_serial

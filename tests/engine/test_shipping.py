@@ -14,7 +14,8 @@ from timelapse.engine import spark_shipping
 from timelapse.engine.driver import Driver
 from timelapse.engine.job import Job
 from timelapse.engine.spark_shipping import job_id, pack, unpack
-from timelapse.kernels.lowered import lowered_once, lowered_pass
+from timelapse.kernels.native.lowered import lowered_pass
+from timelapse.kernels.once import passes_once
 from timelapse.log import Log
 from timelapse.program import load
 
@@ -87,9 +88,9 @@ def test_the_second_replay_of_a_program_meets_what_the_first_one_left(
     assert other.program is not third.program
     assert other.program.limit == 5  # type: ignore[attr-defined]
     assert third.cuts == jobs[2].cuts
-    with lowered_once():
+    with passes_once():
         unit = lowered_pass(second.program, second.passes[-1], final=True)
-    with lowered_once():
+    with passes_once():
         assert lowered_pass(third.program, third.passes[-1], final=True) is unit
 
 

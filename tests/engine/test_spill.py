@@ -19,7 +19,7 @@ from timelapse.analysis import analyse, final_pass
 from timelapse.engine import spill
 from timelapse.env import machine
 from timelapse.errors import UsageError
-from timelapse.kernels.lowered import event_bytes
+from timelapse.kernels.native.lowered import event_bytes
 from timelapse.kernels.native.memory import table
 from timelapse.kernels.python import rowlog
 from timelapse.log import MemoryLog

@@ -6,11 +6,11 @@ from collections.abc import Iterator
 
 import pytest
 
-from timelapse.kernels.lowered import lowered_once
+from timelapse.kernels.once import passes_once
 
 
 @pytest.fixture(autouse=True)
 def _each_pass_is_lowered_once() -> Iterator[None]:
     """As in a replay: these tests make hundreds of kernels of one pass, and none is about how long lowering takes."""
-    with lowered_once():
+    with passes_once():
         yield

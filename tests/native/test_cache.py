@@ -23,9 +23,9 @@ from timelapse.analysis import analyse, final_pass
 from timelapse.errors import UsageError
 from timelapse.kernels import choose
 from timelapse.kernels.native import build
+from timelapse.kernels.native.lowering.unit import Unit
 from timelapse.kernels.native.machine import jit, objects, store, version
 from timelapse.kernels.native.machine.check import kernel_cache
-from timelapse.kernels.native.unit import Unit
 
 SOURCE = "SIGNATURE = (int64,)\n\n\ndef run(n):\n    return n + {}\n"
 
@@ -79,7 +79,7 @@ from pathlib import Path
 from timelapse.kernels.native import build
 from timelapse.kernels.native.machine import jit, version
 from timelapse.kernels.native.memory.primitives import owner
-from timelapse.kernels.native.unit import Unit
+from timelapse.kernels.native.lowering.unit import Unit
 unit = Unit(source=sys.argv[1])
 version.compiler_version()
 if len(sys.argv) > 2:
@@ -156,7 +156,7 @@ import json, sys
 import numpy as np
 from timelapse.kernels.native import build
 from timelapse.kernels.native.machine import jit
-from timelapse.kernels.native.unit import Unit
+from timelapse.kernels.native.lowering.unit import Unit
 undo, table = np.zeros((2, 5), np.int64), np.arange(8).reshape(2, 4)
 found = build.compiled(Unit(source=sys.argv[1]))(undo, table, 1)
 print(json.dumps([found, undo.tolist(), jit.COUNTS["compiled"], jit.COUNTS["loaded"]]))
@@ -212,7 +212,7 @@ READ = """
 import json, sys
 from timelapse.kernels.native import build
 from timelapse.kernels.native.machine import jit
-from timelapse.kernels.native.unit import Unit
+from timelapse.kernels.native.lowering.unit import Unit
 found = build.compiled(Unit(source=sys.argv[1]))(2)
 print(json.dumps([found.tolist(), str(found.dtype), dict(jit.COUNTS)]))
 """
@@ -228,7 +228,7 @@ NEEDS = """
 import json, sys
 from timelapse.kernels.native import build
 from timelapse.kernels.native.machine import jit
-from timelapse.kernels.native.unit import Unit
+from timelapse.kernels.native.lowering.unit import Unit
 found = build.compiled(Unit(source=sys.argv[1]))(4)
 print(json.dumps([found == hash("4"), "numba.np.arraymath" in sys.modules, dict(jit.COUNTS)]))
 """
@@ -372,7 +372,7 @@ def test_files_for_other_processes(tmp_path: Path) -> None:
     path = build.write_source(unit(), tmp_path)
     bad = tmp_path / "bad.py"
     bad.write_text(build.text_of(Unit(source=SOURCE.format("'a'"))))
-    command = [sys.executable, "-m", "timelapse.kernels.native.compile", str(bad), str(path)]
+    command = [sys.executable, "-m", "timelapse.kernels.compile", str(bad), str(path)]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 1
     assert "bad.py: TypingError" in done.stderr
@@ -556,7 +556,7 @@ def test_what_passes_call_besides_is_compiled_before_them(
         return done.stdout
 
     source = output(str(script), str(folder)).strip()
-    output("-m", "timelapse.kernels.native.compile", "--remove", str(folder), source)
+    output("-m", "timelapse.kernels.compile", "--remove", str(folder), source)
     assert not folder.exists()
     ran = output(str(script))
     assert "'final': 'compiled'" in ran
@@ -575,7 +575,7 @@ import json, sys
 import numpy as np
 from timelapse.kernels.native import build
 from timelapse.kernels.native.machine import jit
-from timelapse.kernels.native.unit import Unit
+from timelapse.kernels.native.lowering.unit import Unit
 spare, slots, base = np.zeros(4, np.int64), np.ones((4, 4), np.int64), np.zeros((4, 4), np.int64)
 answers = [int(build.compiled(Unit(source=s))(spare, slots, base, np.uint64(1), 1)) for s in sys.argv[1:]]
 print(json.dumps([answers, {k: v for k, v in jit.COUNTS.items() if v}]))

@@ -8,8 +8,8 @@ import pytest
 
 import timelapse as tl
 from timelapse.kernels.native.decode import Decoder, part_of
+from timelapse.kernels.native.lowering.unit import Column, Later, Unit
 from timelapse.kernels.native.memory.strings import Interned
-from timelapse.kernels.native.unit import Column, Later, Unit
 from timelapse.segments.reader import Chunk
 
 

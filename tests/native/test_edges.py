@@ -15,7 +15,7 @@ from timelapse.analysis.result import PassProgram
 from timelapse.kernels.base import PassResult
 from timelapse.kernels.native.kernel import NativeKernel
 from timelapse.kernels.native.lowering.lower import Lowering
-from timelapse.kernels.native.unit import Unit
+from timelapse.kernels.native.lowering.unit import Unit
 from timelapse.kernels.python.interpreted import InterpretedKernel
 from timelapse.log import MemoryLog
 from timelapse.program.program import Program

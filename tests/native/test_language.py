@@ -8,7 +8,7 @@ from tests.native.agree import agree
 from tests.writers.sources import load_source
 from timelapse.analysis import analyse, final_pass
 from timelapse.kernels.native.lowering.lower import Lowering
-from timelapse.kernels.native.lowering.values import Refused
+from timelapse.kernels.native.refused import Refused
 
 HEAD = """
 import math

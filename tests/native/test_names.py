@@ -8,7 +8,7 @@ from tests.programs.catalogue import CATALOGUE
 from timelapse.analysis import analyse, final_pass
 from timelapse.kernels.native.lowering.lower import Lowering
 from timelapse.kernels.native.lowering.source import arguments
-from timelapse.kernels.native.lowering.values import Refused
+from timelapse.kernels.native.refused import Refused
 
 _ASSIGNED = re.compile(r"^\s*(\w+) = ")
 _OWN = {"budget"}

@@ -16,15 +16,15 @@ import numpy as np
 import pytest
 
 from tests.patience import LONG
+from timelapse.kernels import compile as compiling
 from timelapse.kernels.native import build
-from timelapse.kernels.native import compile as compiling
 from timelapse.kernels.native.lowering.literals import named
+from timelapse.kernels.native.lowering.unit import Unit
 from timelapse.kernels.native.machine import store
 from timelapse.kernels.native.machine.pipeline import Pipeline
 from timelapse.kernels.native.memory import arithmetic as word
 from timelapse.kernels.native.memory.primitives import nearest_quotient
 from timelapse.kernels.native.parallel import Compiling
-from timelapse.kernels.native.unit import Unit
 from timelapse.kernels.native.usual import are_compiled
 
 ENDS = (0, 1, -1, 2, 3_037_000_500, 2**31, -(2**32), 2**53 + 1, 2**62, 2**63 - 1, -(2**63), 0x5BD1E995)

@@ -9,10 +9,10 @@ import pytest
 from tests.native.agree import agree
 from tests.writers.sources import load_source
 from timelapse.analysis import analyse, final_pass
-from timelapse.kernels.native import steady
 from timelapse.kernels.native.kernel import NativeKernel
+from timelapse.kernels.native.lowering import steady
 from timelapse.kernels.native.lowering.lower import lowered
-from timelapse.kernels.native.unit import Unit
+from timelapse.kernels.native.lowering.unit import Unit
 from timelapse.program.program import as_program
 
 PROGRAM = """

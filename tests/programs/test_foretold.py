@@ -14,7 +14,7 @@ from tests.programs.catalogue import CATALOGUE, Entry
 from tests.programs.data import make
 from timelapse.analysis import analyse
 from timelapse.kernels import choose
-from timelapse.kernels.lowered import lowered_once
+from timelapse.kernels.once import passes_once
 from timelapse.plan import schedule
 from timelapse.run import foresight
 from timelapse.run.conflicts import plan_of
@@ -118,7 +118,7 @@ def test_more_cores_are_never_foretold_to_be_slower(
         known: dict[str, Any] = {}
         more = 0.0
         for cores in (64, 16, 4, 2, 1):
-            with lowered_once():
+            with passes_once():
                 plan = plan_of(
                     program, analysis, cast("Any", Grown(log.reader, events)), counts, cores=cores, threads=cores, known=known
                 )  # fmt: skip

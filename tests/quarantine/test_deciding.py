@@ -20,7 +20,7 @@ from tests.writers.sources import load_source
 from timelapse.kernels.native import build, decider, rewinding, together
 from timelapse.kernels.native.kernel import NativeKernel
 from timelapse.kernels.native.memory import hashtable
-from timelapse.kernels.native.unit import Back
+from timelapse.kernels.native.status import Back
 from timelapse.run import quarantine
 from timelapse.run.reference import run_serial
 

@@ -8,7 +8,7 @@ import pytest
 from tests.quarantine.test_rewinding import Mark, Move
 from timelapse.kernels.native.decode import Batch, counts_of
 from timelapse.kernels.native.heldsteps import HeldSteps
-from timelapse.kernels.native.unit import Column, Unit
+from timelapse.kernels.native.lowering.unit import Column, Unit
 from timelapse.segments.reader import Chunk
 
 

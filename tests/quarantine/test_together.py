@@ -14,8 +14,8 @@ from tests.depth import deep
 from tests.quarantine.test_rewinding import Entangled, Looking, Mark, Move, Out, Ticking, Unheard, told
 from timelapse.analysis import analyse, final_pass
 from timelapse.kernels.choose import SWITCH
-from timelapse.kernels.lowered import lowered_pass
 from timelapse.kernels.native import foresight, rewinding, together
+from timelapse.kernels.native.lowered import lowered_pass
 from timelapse.run.reference import run_serial
 from timelapse.run.takeout import GoesBack
 

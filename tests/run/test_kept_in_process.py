@@ -17,8 +17,7 @@ import timelapse as tl
 from tests.depth import some
 from tests.native.fuzz.emulate import emulated
 from timelapse.analysis import analyse
-from timelapse.kernels import lowered
-from timelapse.kernels.native import build
+from timelapse.kernels.native import build, lowered
 from timelapse.program.identity import identity_of
 
 PROGRAM = """

@@ -75,7 +75,7 @@ def quicker(cases: Sequence[Case]) -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         for module in ("interrupted", "describe"):
             patch.setattr(f"timelapse.run.{module}.fingerprint", lambda program: known[id(program)])
-        patch.setattr("timelapse.kernels.lowered.identity_of", classes.__getitem__)
+        patch.setattr("timelapse.kernels.once.identity_of", classes.__getitem__)
         patch.setattr("timelapse.run.start.keep_sources", sources)
         patch.setattr("timelapse.cache.rerun._leaves_lock", lambda *_: False)
         yield

@@ -203,7 +203,7 @@ def test_a_compiler_that_nobody_waits_for_owns_its_folder(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from timelapse.kernels.native import parallel
-    from timelapse.kernels.native.unit import Unit
+    from timelapse.kernels.native.lowering.unit import Unit
 
     here(tmp_path, monkeypatch)
     monkeypatch.setattr(parallel, "is_compiled", lambda unit: False)

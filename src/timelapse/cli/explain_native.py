@@ -47,7 +47,7 @@ def print_native(program: Program, plan: Plan, *, as_json: bool) -> None:
 
 
 def _pass(program: Program, work: Any, name: str, *, final: bool) -> dict[str, Any]:
-    from timelapse.kernels.lowered import refused, shown_pass
+    from timelapse.kernels.native.lowered import refused, shown_pass
 
     try:
         found = shown_pass(program, work, final=final)

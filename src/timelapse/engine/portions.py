@@ -36,7 +36,7 @@ from timelapse.engine.results import ParquetFile, write_quarantined
 from timelapse.engine.spill import MERGING
 from timelapse.kernels.base import PassResult
 from timelapse.kernels.choose import runs_compiled
-from timelapse.kernels.lowered import event_bytes, lowered_pass
+from timelapse.kernels.native.lowered import event_bytes, lowered_pass
 from timelapse.model.events import Record
 from timelapse.program.failure import Quarantined
 from timelapse.program.program import Program, spec_of

@@ -33,11 +33,11 @@ from timelapse.errors import HandlerError
 from timelapse.kernels.base import Abandoned, PassResult
 from timelapse.kernels.budget import Spent
 from timelapse.kernels.choose import SliceKernel, is_compiled_alone
-from timelapse.kernels.foreseen import Foreseen, NotForeseen
 from timelapse.kernels.iterate.recording import Recording, read, write
 from timelapse.kernels.iterate.repair import RepairKernel, guess, specs_of
 from timelapse.kernels.kernel import Kernel
-from timelapse.kernels.lowered import lowered_once
+from timelapse.kernels.native.foreseen import Foreseen, NotForeseen
+from timelapse.kernels.once import passes_once
 from timelapse.kernels.parts import Part
 from timelapse.kernels.python.timed import TimedKernel
 from timelapse.kernels.rowlog import Before
@@ -62,7 +62,7 @@ Report = Callable[[int], None]
 
 
 @collected_rarely()
-@lowered_once()
+@passes_once()
 @in_usual_context
 def execute(job: Job, task: Task, report: Report) -> TaskResult:
     """Do one task. A handler's exception is part of the result, not raised.

@@ -15,9 +15,9 @@ from timelapse.kernels import budget
 from timelapse.kernels.base import PassResult, Tick
 from timelapse.kernels.clock import Clock
 from timelapse.kernels.companions import Companion
-from timelapse.kernels.foreseen import Foreseen
 from timelapse.kernels.former import Former, Guard
-from timelapse.kernels.lowered import kept_whole, lowered_pass, refused, viewed
+from timelapse.kernels.native.foreseen import Foreseen
+from timelapse.kernels.native.lowered import kept_whole, lowered_pass, refused, viewed
 from timelapse.kernels.python.flat.kernel import FlatKernel
 from timelapse.kernels.python.former import former_of, settle
 from timelapse.kernels.python.interpreted import InterpretedKernel
@@ -32,9 +32,9 @@ from timelapse.tables.table import to_dict
 if TYPE_CHECKING:
     from timelapse.kernels.native.aside import AsideKernel
     from timelapse.kernels.native.kernel import NativeKernel
+    from timelapse.kernels.native.lowering.unit import Unit
     from timelapse.kernels.native.memory.strings import Interned
     from timelapse.kernels.native.shared import SharedKernel
-    from timelapse.kernels.native.unit import Unit
 
 WARM_EVENTS = 200_000
 """From this many events on a pass runs compiled if its machine code is on disk."""

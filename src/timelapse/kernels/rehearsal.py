@@ -1,7 +1,7 @@
 """Compiles what compiled passes need beside their own code: taking over states, hashing and ordering what was done, text.
 
 Such functions are compiled when they are first called. A small replay should never wait for that, so whoever compiles passes
-that nobody waits for runs these programs before (`native/compile.py`): a pass that is there is then all that was missing.
+that nobody waits for runs these programs before (`compile.py`): a pass that is there is then all that was missing.
 (Where somebody does wait, a second process compiles only the most usual ones, `native/usual.py`, which is sooner done.)
 """
 

@@ -29,7 +29,7 @@ from timelapse.kernels.choose import (
     share_of,
     uncompiled,
 )
-from timelapse.kernels.lowered import kept_whole
+from timelapse.kernels.native.lowered import kept_whole
 from timelapse.plan import make_plan
 from timelapse.plan.cost import Measured, writes_of
 from timelapse.plan.plan import Plan

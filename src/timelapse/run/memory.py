@@ -7,7 +7,7 @@ from typing import Any
 
 from timelapse.analysis.views import LOOKING
 from timelapse.engine.job import Job
-from timelapse.kernels.lowered import loaded_whole
+from timelapse.kernels.native.lowered import loaded_whole
 from timelapse.plan import Plan
 from timelapse.program.program import ProgramSpec, spec_of
 from timelapse.tables.effectlog import NET, OPS

@@ -12,7 +12,7 @@ from timelapse.engine.portions import python_bytes
 from timelapse.env import machine
 from timelapse.errors import UsageError
 from timelapse.kernels.choose import runs_compiled
-from timelapse.kernels.lowered import event_bytes
+from timelapse.kernels.native.lowered import event_bytes
 from timelapse.log.part import PartReader, rank
 from timelapse.plan import Plan
 from timelapse.plan.schedule import cuts_at

@@ -24,7 +24,7 @@ from timelapse.env.machine import memory_setting
 from timelapse.env.spark_failures import SparkError
 from timelapse.errors import Cancelled, ImpureProgram, NoSpace, Place, StorageError, TimelapseError
 from timelapse.ids import INT64_MAX
-from timelapse.kernels.lowered import lowered_once
+from timelapse.kernels.once import passes_once
 from timelapse.log import Log
 from timelapse.moments import Moment, micros
 from timelapse.plan import Plan
@@ -143,7 +143,7 @@ def replay_one_of(
 
 
 @collected_rarely()
-@lowered_once()
+@passes_once()
 def replay_as(
     program: Program, log: Any, out: str | Path | None, spark: SparkSession | Literal[False] | None,
     settings: Settings, start_from: Run | str | Path | None = None,

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from timelapse.analysis import Analysis, PassProgram, final_pass
 from timelapse.display import many
 from timelapse.kernels.choose import runs_compiled
-from timelapse.kernels.lowered import lowered_pass, refused
+from timelapse.kernels.native.lowered import lowered_pass, refused
 from timelapse.kernels.source import Source
 from timelapse.kernels.takeout.taking import without_failing
 from timelapse.log.without import reader_without
@@ -27,7 +27,7 @@ from timelapse.segments.reader import EventReader
 from timelapse.segments.types import heard
 
 if TYPE_CHECKING:
-    from timelapse.kernels.native.unit import Unit
+    from timelapse.kernels.native.lowering.unit import Unit
 
 _STAGE = "finding the events that fail"
 _OFTEN, _SELDOM = 0.25, 10.0

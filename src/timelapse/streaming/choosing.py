@@ -10,7 +10,7 @@ from timelapse.analysis import analyse, final_pass
 from timelapse.engine.executor import Executor, LocalExecutor
 from timelapse.env.cores import usable_cores
 from timelapse.env.master import wanted
-from timelapse.kernels.lowered import lowered_once
+from timelapse.kernels.once import passes_once
 from timelapse.plan import Plan
 from timelapse.plan.cost import Measured, cost_of
 from timelapse.program.program import Program
@@ -121,7 +121,7 @@ class Choosing:
         self._failed += 1
         self._rest, self.kernel.foretold = min(_RESTS, 1 << self._failed), 0.0
 
-    @lowered_once()
+    @passes_once()
     def way(self, taken: Taken, own: JournalEnd, *, compiled: bool, state_bytes: int) -> Way | None:
         """How an epoch's rows, which are `own`, are processed as slices; None where the open kernel takes them, which is `compiled`.
 

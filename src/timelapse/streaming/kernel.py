@@ -18,7 +18,7 @@ from timelapse.kernels.base import PassResult, no_tick
 from timelapse.kernels.choose import COLD_EVENTS, SliceKernel
 from timelapse.kernels.former import Former, Guard
 from timelapse.kernels.kernel import EpochKernel
-from timelapse.kernels.lowered import lowered_once
+from timelapse.kernels.once import passes_once
 from timelapse.kernels.python.timed import TimedKernel
 from timelapse.kernels.rowlog import Earlier
 from timelapse.kernels.source import Source
@@ -99,7 +99,7 @@ class OpenKernel:
         """The events that were taken out, also of those that it runs."""
         self._kernel = self._make(quarantine, folder, self.gone, compiled=compiled)
 
-    @lowered_once()
+    @passes_once()
     def _make(
         self, quarantine: int | None, folder: Path | None, gone: set[int], *, compiled: bool
     ) -> EpochKernel:

@@ -39,7 +39,7 @@ from timelapse.env.machine import memory_setting
 from timelapse.env.spark_failures import is_sparks
 from timelapse.errors import HandlerError, TimelapseError, TooManyQuarantined
 from timelapse.kernels.base import REJECTED_SCHEMA, PassResult
-from timelapse.kernels.lowered import lowered_once
+from timelapse.kernels.once import passes_once
 from timelapse.model.decimals import in_usual_context
 from timelapse.plan import Plan
 from timelapse.program.failure import Quarantined
@@ -192,7 +192,7 @@ class Spread:
                 shutil.rmtree(path, ignore_errors=True)
 
     @collected_rarely()
-    @lowered_once()
+    @passes_once()
     @in_usual_context
     def _run(
         self, folder: Path, way: Way, stand: Stand, journal: JournalEnd, taken: Taken, complete: int

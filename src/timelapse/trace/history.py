@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from timelapse.errors import TimelapseError, UsageError
 from timelapse.ids import Phase
-from timelapse.kernels.lowered import lowered_once
+from timelapse.kernels.once import passes_once
 from timelapse.kernels.walk import Moment
 from timelapse.kinds.base import ABSENT, UNKEYED, StateSpec
 from timelapse.model.decimals import in_usual_context, of_text
@@ -157,7 +157,7 @@ def _column(values: list[Any]) -> pa.Array:
 
 
 @in_usual_context
-@lowered_once()
+@passes_once()
 def history(
     run: StoredRun,
     state: str,

@@ -61,7 +61,7 @@ def _slow_starts(run: StoredRun) -> bool:
     if run.slices < 2 or not large or run.certificate["passes"]["final"] != "compiled":
         return False
     from timelapse.kernels.choose import choice
-    from timelapse.kernels.lowered import loaded_whole
+    from timelapse.kernels.native.lowered import loaded_whole
 
     program = run.need_program()
     work = final_pass(analyse(program))

@@ -8,7 +8,7 @@ from typing import Any
 
 from timelapse.errors import RunError, UsageError
 from timelapse.ids import Phase
-from timelapse.kernels.lowered import lowered_once
+from timelapse.kernels.once import passes_once
 from timelapse.kernels.walk import Untold
 from timelapse.kinds.base import ABSENT
 from timelapse.kinds.grouped import Under
@@ -75,7 +75,7 @@ def why_not(
     return _answer(run, "why-not", found, depth, last, progress)
 
 
-@lowered_once()
+@passes_once()
 def _answer(
     run: StoredRun, asked: str, found: Found, depth: int, last: int, progress: Progress | None
 ) -> Explanation:

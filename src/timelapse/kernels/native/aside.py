@@ -14,7 +14,7 @@ from functools import partial
 from timelapse.analysis.result import PassProgram
 from timelapse.kernels.base import PassResult, Tick
 from timelapse.kernels.native.kernel import NativeKernel
-from timelapse.kernels.native.unit import Unit
+from timelapse.kernels.native.lowering.unit import Unit
 from timelapse.kernels.source import Source
 from timelapse.program.program import Program
 from timelapse.tables.sharing import at_once

@@ -14,8 +14,8 @@ from timelapse.kernels.base import PassResult
 from timelapse.kernels.companions import Companion
 from timelapse.kernels.native.decode import Array
 from timelapse.kernels.native.kernel import NativeKernel
+from timelapse.kernels.native.lowering.unit import Unit
 from timelapse.kernels.native.outputs import ReadColumns
-from timelapse.kernels.native.unit import Unit
 from timelapse.segments.reader import Chunk
 
 _WAITING = 2

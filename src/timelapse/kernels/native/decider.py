@@ -19,15 +19,16 @@ from timelapse.analysis.result import PassProgram
 from timelapse.env.machine import memory_alone
 from timelapse.ids import INT64_MIN
 from timelapse.kernels.base import Abandoned
-from timelapse.kernels.foreseen import Foreseen
 from timelapse.kernels.native.columnwise import Unknown
 from timelapse.kernels.native.deciding import deciding_pass
 from timelapse.kernels.native.decode import Batch
+from timelapse.kernels.native.foreseen import Foreseen
 from timelapse.kernels.native.heldsteps import HeldSteps
 from timelapse.kernels.native.kernel import PIECE, Ints, NativeKernel
+from timelapse.kernels.native.lowering.unit import Unit
 from timelapse.kernels.native.memory.again import MOST_NOTES
 from timelapse.kernels.native.memory.strings import Interned
-from timelapse.kernels.native.unit import Back, Unit, left
+from timelapse.kernels.native.status import Back, left
 from timelapse.program.program import Program
 
 _SHARE = 8

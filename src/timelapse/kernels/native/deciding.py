@@ -10,8 +10,8 @@ from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
 from timelapse.analysis.result import PassProgram
-from timelapse.kernels.lowered import lowered_pass, refused
-from timelapse.kernels.native.unit import Column, Unit
+from timelapse.kernels.native.lowered import lowered_pass, refused
+from timelapse.kernels.native.lowering.unit import Column, Unit
 from timelapse.program.program import Program, spec_of
 
 

@@ -15,9 +15,9 @@ import pyarrow.compute as pc
 from timelapse.kernels.ahead import ahead as run_ahead
 from timelapse.kernels.clock import Clock
 from timelapse.kernels.native.computed import Computed, Entries, compute
+from timelapse.kernels.native.lowering.unit import Column, Unit
 from timelapse.kernels.native.memory.spreading import by_kind
 from timelapse.kernels.native.memory.strings import Interned
-from timelapse.kernels.native.unit import Column, Unit
 from timelapse.model import decimals
 from timelapse.segments.reader import Chunk
 from timelapse.tables.rowhash import whole_array

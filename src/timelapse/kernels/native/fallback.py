@@ -9,11 +9,11 @@ from timelapse.analysis.result import ByKey, PassProgram
 from timelapse.errors import HandlerError
 from timelapse.ids import Phase
 from timelapse.kernels.native.looking import Views
+from timelapse.kernels.native.lowering.unit import Unit
 from timelapse.kernels.native.memory.effectlog import NativeLog
 from timelapse.kernels.native.memory.members import Members
 from timelapse.kernels.native.memory.table import NativeTable
 from timelapse.kernels.native.ticks import TickRoom
-from timelapse.kernels.native.unit import Unit
 from timelapse.kernels.native.views import Turn, fill, live_state
 from timelapse.kernels.python.interpreted import InterpretedKernel
 from timelapse.kernels.python.steps import Step, SteppingKernel

@@ -20,16 +20,16 @@ import numpy.typing as npt
 
 from timelapse.analysis.result import PassProgram
 from timelapse.kernels.clock import Clock
-from timelapse.kernels.foreseen import Foreseen, NotForeseen
-from timelapse.kernels.lowered import lowered_pass, refused
 from timelapse.kernels.native.columnwise import Columnwise, Left, Unknown, computed, without_signs
 from timelapse.kernels.native.deciding import in_order, is_read
 from timelapse.kernels.native.decode import Batch, Decoder, part_of
+from timelapse.kernels.native.foreseen import Foreseen, NotForeseen
 from timelapse.kernels.native.later import with_later
+from timelapse.kernels.native.lowered import lowered_pass, refused
+from timelapse.kernels.native.lowering.unit import Column, Unit
 from timelapse.kernels.native.memory.strings import Interned
 from timelapse.kernels.native.outputs import NUMPY
 from timelapse.kernels.native.raised import raised_rows
-from timelapse.kernels.native.unit import Column, Unit
 from timelapse.kernels.source import Source
 from timelapse.program.failure import Quarantined
 from timelapse.program.program import Program, params_of

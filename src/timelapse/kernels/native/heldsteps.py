@@ -10,9 +10,9 @@ import numpy as np
 import numpy.typing as npt
 
 from timelapse.kernels.native.decode import Batch, counts_of
+from timelapse.kernels.native.lowering.unit import Unit
 from timelapse.kernels.native.memory.again import HEAD
 from timelapse.kernels.native.memory.keeping import ROW
-from timelapse.kernels.native.unit import Unit
 from timelapse.segments.reader import Chunk
 
 Array = npt.NDArray[Any]

@@ -14,15 +14,17 @@ from timelapse.analysis.result import PassProgram
 from timelapse.kernels import budget
 from timelapse.kernels.base import Abandoned, PassResult, Tick
 from timelapse.kernels.clock import Clock
-from timelapse.kernels.foreseen import Foreseen
 from timelapse.kernels.former import Former
 from timelapse.kernels.native.build import compiled
 from timelapse.kernels.native.decode import Batch, Decoder
 from timelapse.kernels.native.fallback import Credit, Fallback, handed_over, let_go
+from timelapse.kernels.native.foreseen import Foreseen
 from timelapse.kernels.native.former import former_of
 from timelapse.kernels.native.later import Ticks, with_later, with_ticks
 from timelapse.kernels.native.leaving import Failed, TooOften
 from timelapse.kernels.native.logs import NEAR_THE_END, Logs
+from timelapse.kernels.native.lowering.steady import Reach
+from timelapse.kernels.native.lowering.unit import LISTED, Unit
 from timelapse.kernels.native.memory import loops
 from timelapse.kernels.native.memory.gathering import collect, collect_later
 from timelapse.kernels.native.memory.growth import Growth, foretell, make_ready_beside, make_room
@@ -32,10 +34,9 @@ from timelapse.kernels.native.memory.strings import Interned
 from timelapse.kernels.native.memory.table import NativeTable, undo
 from timelapse.kernels.native.outputs import Outputs
 from timelapse.kernels.native.starting import asked_tables, hash_tables, start_tables, state_tables
-from timelapse.kernels.native.steady import Reach
+from timelapse.kernels.native.status import ABROAD, HOPELESS, LEAVE, PAUSED, ROOM, SPENT, left
 from timelapse.kernels.native.taken import TakenOut
 from timelapse.kernels.native.ticks import TickRoom
-from timelapse.kernels.native.unit import ABROAD, HOPELESS, LEAVE, LISTED, PAUSED, ROOM, SPENT, Unit, left
 from timelapse.kernels.native.usual import are_compiled, compile_usual
 from timelapse.kernels.native.views import Foreign, live_state
 from timelapse.kernels.native.within import Within
@@ -89,8 +90,7 @@ class NativeKernel:
         self._interned = Interned(unit.texts) if interned is None else interned
         own = [np.zeros((LISTED + 1, 2), np.int64), *(np.int64(n) for n in share)]
         self._share: list[Any] = own if unit.shared else []
-        self.decoder = Decoder(unit, self._interned)
-        self._params = unit.settings(params_of(program))
+        self.decoder, self._params = Decoder(unit, self._interned), unit.settings(params_of(program))
         known = {n: t for n, t in starts.items() if n in work.exact}
         self._starts = {n: whole(t) for n, t in known.items() if n not in unit.layouts}
         self._counts = np.zeros(len(unit.tables), np.int64)

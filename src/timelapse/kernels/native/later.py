@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from timelapse.ids import INT64_MAX, INT64_MIN
 from timelapse.kernels.native.decode import Batch
-from timelapse.kernels.native.unit import Unit
+from timelapse.kernels.native.lowering.unit import Unit
 from timelapse.kernels.python.steps import Step, ticks_of
 from timelapse.kernels.source import Source
 from timelapse.program.program import Program, spec_of

@@ -8,9 +8,9 @@ import pyarrow as pa
 
 from timelapse.analysis.result import PassProgram
 from timelapse.kernels.base import Abandoned
+from timelapse.kernels.native.lowering.unit import Unit
 from timelapse.kernels.native.memory.effectlog import LogImage, NativeLog
 from timelapse.kernels.native.memory.table import NativeTable
-from timelapse.kernels.native.unit import Unit
 from timelapse.kernels.native.windows import members_spec
 from timelapse.kernels.rowlog import Before
 from timelapse.kinds.base import StateSpec

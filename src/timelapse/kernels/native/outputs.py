@@ -13,9 +13,9 @@ from timelapse.ids import Phase
 from timelapse.kernels.base import REJECTED_SCHEMA, output_schema
 from timelapse.kernels.native.decode import Array
 from timelapse.kernels.native.lowering.records import LATER, record_columns, scalar
+from timelapse.kernels.native.lowering.unit import REFUSED, Unit
 from timelapse.kernels.native.memory.strings import Interned
 from timelapse.kernels.native.raised import raised_rows
-from timelapse.kernels.native.unit import REFUSED, Unit
 from timelapse.model.events import Event, Field, Record
 from timelapse.model.types import BYTES, INT, STR, OptionalType
 from timelapse.program.failure import Quarantined

@@ -14,7 +14,7 @@ from typing import Self
 
 from timelapse.errors import StorageError
 from timelapse.kernels.native.build import is_compiled, write_source
-from timelapse.kernels.native.unit import Unit
+from timelapse.kernels.native.lowering.unit import Unit
 from timelapse.kernels.native.usual import are_compiled
 from timelapse.store.scratch import hand_over, scratch_folder
 
@@ -97,7 +97,7 @@ def _start(*files: Path, folder: Path | None = None, usual: bool = False) -> sub
     env = {**os.environ, "PYTHONPATH": os.pathsep.join(paths)}
     options = [*(["--usual"] if usual else []), *([] if folder is None else ["--remove", str(folder)])]
     return subprocess.Popen(
-        [sys.executable, "-P", "-m", "timelapse.kernels.native.compile", *options, *map(str, files)],
+        [sys.executable, "-P", "-m", "timelapse.kernels.compile", *options, *map(str, files)],
         stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, env=env,
         start_new_session=folder is not None,
     )  # fmt: skip

@@ -10,8 +10,8 @@ import numpy as np
 import numpy.typing as npt
 
 from timelapse.ids import Phase
+from timelapse.kernels.native.lowering.unit import REFUSED, Raised, Unit, Word
 from timelapse.kernels.native.memory.strings import Interned
-from timelapse.kernels.native.unit import REFUSED, Raised, Unit, Word
 from timelapse.program.failure import LONGEST, Quarantined, cause_of
 
 _CONVERSIONS: dict[int, Callable[[object], str]] = {ord("s"): str, ord("r"): repr, ord("a"): ascii}

@@ -27,9 +27,9 @@ from timelapse.kernels.base import Abandoned
 from timelapse.kernels.native.decode import Batch
 from timelapse.kernels.native.kernel import Ints, NativeKernel, Shown
 from timelapse.kernels.native.leaving import Failed, TooOften
+from timelapse.kernels.native.lowering.unit import Unit
 from timelapse.kernels.native.memory.effectlog import NativeLog
 from timelapse.kernels.native.memory.keeping import Kept
-from timelapse.kernels.native.unit import Unit
 from timelapse.kernels.source import Source
 from timelapse.program.failure import Quarantined, quarantined_row
 from timelapse.program.program import Program

@@ -21,9 +21,9 @@ from timelapse.kernels.clock import Clock
 from timelapse.kernels.native.decode import Batch
 from timelapse.kernels.native.kernel import NativeKernel, Shown
 from timelapse.kernels.native.leaving import Failed, TooOften
+from timelapse.kernels.native.lowering.unit import Unit
 from timelapse.kernels.native.memory.gathering import collect
 from timelapse.kernels.native.memory.strings import Interned
-from timelapse.kernels.native.unit import Unit
 from timelapse.kernels.native.views import Foreign
 from timelapse.kernels.supply import Supply
 from timelapse.program.program import Program

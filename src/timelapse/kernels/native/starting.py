@@ -7,13 +7,13 @@ from functools import partial
 
 from timelapse.analysis.result import PassProgram
 from timelapse.env.machine import carried, carried_if_set
+from timelapse.kernels.native.lowering.unit import Unit
 from timelapse.kernels.native.memory.changes import UNKNOWN, hashed_as
 from timelapse.kernels.native.memory.hashtable import HashTable
 from timelapse.kernels.native.memory.layout import layout_of
 from timelapse.kernels.native.memory.strings import Interned
 from timelapse.kernels.native.memory.table import NativeTable, load
 from timelapse.kernels.native.memory.touch import TEXT
-from timelapse.kernels.native.unit import Unit
 from timelapse.kinds.base import StateSpec
 from timelapse.tables.levels import Levels, Start, whole_in_file
 from timelapse.tables.sharing import at_once

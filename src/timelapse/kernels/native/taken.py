@@ -10,11 +10,11 @@ import numpy as np
 from timelapse.analysis.result import PassProgram
 from timelapse.ids import INT64_MIN
 from timelapse.kernels.clock import Clock
-from timelapse.kernels.foreseen import Foreseen
 from timelapse.kernels.native.decode import Batch, Decoder
+from timelapse.kernels.native.foreseen import Foreseen
 from timelapse.kernels.native.foresight import Foresight
+from timelapse.kernels.native.lowering.unit import LATE, TAKES, Unit
 from timelapse.kernels.native.memory.strings import Interned
-from timelapse.kernels.native.unit import LATE, TAKES, Unit
 from timelapse.kernels.source import Source
 from timelapse.program.failure import Quarantined
 from timelapse.program.program import Program

@@ -9,9 +9,10 @@ import numpy as np
 import numpy.typing as npt
 
 from timelapse.ids import INT64_MIN
+from timelapse.kernels.native.lowering.unit import Unit
 from timelapse.kernels.native.memory.members import Members
 from timelapse.kernels.native.memory.strings import Interned
-from timelapse.kernels.native.unit import LINKS, LISTS, SENDS, Unit
+from timelapse.kernels.native.status import LINKS, LISTS, SENDS
 
 Ints = npt.NDArray[np.int64]
 

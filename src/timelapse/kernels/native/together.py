@@ -31,11 +31,11 @@ from timelapse.kernels.native.foresight import MOST_ADDED
 from timelapse.kernels.native.kernel import PIECE, Ints, NativeKernel, Shown
 from timelapse.kernels.native.later import with_later, with_ticks
 from timelapse.kernels.native.leaving import Failed, TooOften
+from timelapse.kernels.native.lowering.unit import Touch, Unit
 from timelapse.kernels.native.memory import blocks
 from timelapse.kernels.native.memory.spreading import AT_ONCE, LATE, needed, number, number_again, spread
 from timelapse.kernels.native.memory.strings import Interned
 from timelapse.kernels.native.raised import raised_rows
-from timelapse.kernels.native.unit import Touch, Unit
 from timelapse.kernels.source import Source
 from timelapse.program.failure import Quarantined, quarantined_row
 from timelapse.program.program import Program, params_of

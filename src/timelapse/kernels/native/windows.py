@@ -18,7 +18,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from timelapse.analysis.result import PassProgram
-from timelapse.kernels.native.lowering.values import Refused
+from timelapse.kernels.native.refused import Refused
 from timelapse.kinds.base import StateSpec
 from timelapse.kinds.counter import Counter
 from timelapse.model.types import INT

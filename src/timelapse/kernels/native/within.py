@@ -10,11 +10,11 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from timelapse.kernels.native.lowering.unit import Unit
 from timelapse.kernels.native.memory.strings import Interned
 from timelapse.kernels.native.memory.table import NativeTable
 from timelapse.kernels.native.outputs import Outputs, sent_event
 from timelapse.kernels.native.ticks import TickRoom
-from timelapse.kernels.native.unit import Unit
 from timelapse.kinds.grouped import Under
 from timelapse.model.events import Event, Record
 

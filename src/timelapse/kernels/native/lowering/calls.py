@@ -14,7 +14,8 @@ from timelapse.kernels.native.lowering.fields import Fields
 from timelapse.kernels.native.lowering.functions import builtin
 from timelapse.kernels.native.lowering.inlining import node_of
 from timelapse.kernels.native.lowering.stateful import States, is_self
-from timelapse.kernels.native.lowering.values import NOT_CONSTANT, Env, EventRef, Refused, SelfRef, Value
+from timelapse.kernels.native.lowering.values import NOT_CONSTANT, Env, EventRef, SelfRef, Value
+from timelapse.kernels.native.refused import Refused
 
 if TYPE_CHECKING:
     from timelapse.kernels.native.lowering.rules import Rules

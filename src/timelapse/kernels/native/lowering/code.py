@@ -12,8 +12,9 @@ from timelapse.kernels.native.lowering.context import Context
 from timelapse.kernels.native.lowering.flow import Join, Level, Moves, is_simple, resolved
 from timelapse.kernels.native.lowering.form import Assign, Break, Do, For, If, Leave, Node, Room, While
 from timelapse.kernels.native.lowering.taking import TakingOut
-from timelapse.kernels.native.lowering.values import NOT_CONSTANT, Env, Refused, Value
-from timelapse.kernels.native.unit import HOPELESS, LEAVE, ROOM, SPENT
+from timelapse.kernels.native.lowering.values import NOT_CONSTANT, Env, Value
+from timelapse.kernels.native.refused import Refused
+from timelapse.kernels.native.status import HOPELESS, LEAVE, ROOM, SPENT
 
 MAX_NODES, MAX_DEPTH = 3000, 88  # of 100 blocks that Python takes, some of which are around it
 

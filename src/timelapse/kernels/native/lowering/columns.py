@@ -13,8 +13,8 @@ from timelapse.kernels.native.lowering.context import Context, Frame
 from timelapse.kernels.native.lowering.fields import Fields
 from timelapse.kernels.native.lowering.guess import Guesses
 from timelapse.kernels.native.lowering.trying import Mark, Trial
+from timelapse.kernels.native.lowering.unit import Column
 from timelapse.kernels.native.lowering.values import Env, Value, optional
-from timelapse.kernels.native.unit import Column
 
 _KINDS = ("int", "float", "bool", "str", "bytes")
 

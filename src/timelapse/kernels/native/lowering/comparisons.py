@@ -14,7 +14,8 @@ from timelapse.kernels.native.lowering.numbers import (
     is_decimal,
     is_exact,
 )
-from timelapse.kernels.native.lowering.values import Refused, Value
+from timelapse.kernels.native.lowering.values import Value
+from timelapse.kernels.native.refused import Refused
 
 _SIGNS = {ast.Eq: "==", ast.NotEq: "!=", ast.Lt: "<", ast.LtE: "<=", ast.Gt: ">", ast.GtE: ">="}
 _NUMBERS = ("int", "float", "bool")

@@ -10,8 +10,9 @@ from typing import Any
 
 from timelapse.analysis.result import PassProgram
 from timelapse.kernels.native.lowering.flow import Join, Level, Rejected
-from timelapse.kernels.native.lowering.values import Refused, Value, constant
-from timelapse.kernels.native.unit import Unit
+from timelapse.kernels.native.lowering.unit import Unit
+from timelapse.kernels.native.lowering.values import Value, constant
+from timelapse.kernels.native.refused import Refused
 from timelapse.kernels.native.windows import sliding_of
 from timelapse.model.events import Event
 from timelapse.program.program import Program, ProgramSpec, params_of, spec_of

@@ -30,8 +30,8 @@ from timelapse.kernels.native.lowering.form import (
 )
 from timelapse.kernels.native.lowering.lookahead import Env
 from timelapse.kernels.native.lowering.touches import AsArrays, Keys, Unknown, is_numbered, numbered
+from timelapse.kernels.native.lowering.unit import Touch
 from timelapse.kernels.native.lowering.values import number_of
-from timelapse.kernels.native.unit import Touch
 
 
 def decided(bodies: Sequence[Sequence[Node]], told: Collection[str]) -> tuple[Decision, ...] | str:

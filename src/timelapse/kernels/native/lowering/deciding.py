@@ -30,7 +30,7 @@ from timelapse.kernels.native.lowering.form import (
     walk,
 )
 from timelapse.kernels.native.lowering.touches import is_numbered
-from timelapse.kernels.native.unit import Deciding
+from timelapse.kernels.native.lowering.unit import Deciding
 
 _APART = ("w", "k", "nodes", "linked")
 """Names of what states are kept in besides tables."""

@@ -11,7 +11,8 @@ from timelapse.kernels.native.lowering.context import Context, Frame
 from timelapse.kernels.native.lowering.flow import Rejected
 from timelapse.kernels.native.lowering.numbers import as_float, fitting
 from timelapse.kernels.native.lowering.records import LATER, record_columns
-from timelapse.kernels.native.lowering.values import NONE, Env, Refused, Value, absent, kind_of, places_of
+from timelapse.kernels.native.lowering.values import NONE, Env, Value, absent, kind_of, places_of
+from timelapse.kernels.native.refused import Refused
 from timelapse.model.events import Event, Field, Record
 from timelapse.model.types import OptionalType
 

@@ -20,7 +20,8 @@ from timelapse.kernels.native.lowering.form import Break
 from timelapse.kernels.native.lowering.numbers import arithmetic, inverted, negated
 from timelapse.kernels.native.lowering.stateful import States, is_self
 from timelapse.kernels.native.lowering.trying import Trial
-from timelapse.kernels.native.lowering.values import NOT_CONSTANT, Env, Refused, Value, decimal_kind
+from timelapse.kernels.native.lowering.values import NOT_CONSTANT, Env, Value, decimal_kind
+from timelapse.kernels.native.refused import Refused
 from timelapse.model.decimals import scale_of
 
 if TYPE_CHECKING:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from timelapse.analysis.result import PassHandler
 from timelapse.kernels.native.lowering.context import Context
-from timelapse.kernels.native.lowering.values import Refused
-from timelapse.kernels.native.unit import Instant, Later, Ticking
+from timelapse.kernels.native.lowering.unit import Instant, Later, Ticking
+from timelapse.kernels.native.refused import Refused
 from timelapse.kinds.grouped import Grouped
 from timelapse.model.events import Event
 from timelapse.program.times import span_of

@@ -8,8 +8,9 @@ from collections.abc import Callable
 from timelapse.kernels.native.lowering.code import Code
 from timelapse.kernels.native.lowering.context import Context
 from timelapse.kernels.native.lowering.records import record_columns, sent_word
-from timelapse.kernels.native.lowering.values import Env, EventRef, Refused, Value, kind_of, optional
-from timelapse.kernels.native.unit import Column
+from timelapse.kernels.native.lowering.unit import Column
+from timelapse.kernels.native.lowering.values import Env, EventRef, Value, kind_of, optional
+from timelapse.kernels.native.refused import Refused
 from timelapse.model.events import Event, Field
 from timelapse.model.types import ListType, OptionalType, ValueType
 

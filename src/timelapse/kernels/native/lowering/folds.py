@@ -12,7 +12,8 @@ from timelapse.kernels.native.lowering.context import Context, Frame
 from timelapse.kernels.native.lowering.form import Break
 from timelapse.kernels.native.lowering.numbers import is_decimal
 from timelapse.kernels.native.lowering.trying import Trial
-from timelapse.kernels.native.lowering.values import Env, Refused, Value, decimal_kind
+from timelapse.kernels.native.lowering.values import Env, Value, decimal_kind
+from timelapse.kernels.native.refused import Refused
 from timelapse.model.types import DecimalType, ListType, OptionalType
 
 if TYPE_CHECKING:

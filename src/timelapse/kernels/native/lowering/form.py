@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 
 from timelapse.kernels.native.lowering.values import spelled
-from timelapse.kernels.native.unit import ABROAD, SPENT
+from timelapse.kernels.native.status import ABROAD, SPENT
 
 Key = tuple[str, ...]
 """The words of a key."""

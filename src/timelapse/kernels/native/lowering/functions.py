@@ -18,13 +18,8 @@ from timelapse.kernels.native.lowering.numbers import (
     extreme,
     is_decimal,
 )
-from timelapse.kernels.native.lowering.values import (
-    Refused,
-    Value,
-    constant,
-    decimal_kind,
-    whole,
-)
+from timelapse.kernels.native.lowering.values import Value, constant, decimal_kind, whole
+from timelapse.kernels.native.refused import Refused
 
 _INT_RANGE = "-9.2e18 < {x} < 9.2e18"
 _DOMAINS: dict[Any, str] = {

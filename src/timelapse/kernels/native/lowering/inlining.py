@@ -13,7 +13,8 @@ from timelapse.kernels.native.lowering.code import Code
 from timelapse.kernels.native.lowering.context import Context, Frame
 from timelapse.kernels.native.lowering.form import Break
 from timelapse.kernels.native.lowering.scopes import returns_in_place
-from timelapse.kernels.native.lowering.values import NONE, Env, Refused, Value
+from timelapse.kernels.native.lowering.values import NONE, Env, Value
+from timelapse.kernels.native.refused import Refused
 
 if TYPE_CHECKING:
     from timelapse.kernels.native.lowering.rules import Rules

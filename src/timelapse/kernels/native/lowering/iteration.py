@@ -14,9 +14,10 @@ from timelapse.kernels.native.lowering.numbers import arithmetic
 from timelapse.kernels.native.lowering.stateful import States
 from timelapse.kernels.native.lowering.states import StateCode
 from timelapse.kernels.native.lowering.states.grouped import Members
-from timelapse.kernels.native.lowering.values import NONE, Env, ReadsAll, Refused, Value
+from timelapse.kernels.native.lowering.values import NONE, Env, Value
 from timelapse.kernels.native.memory.layout import key_kinds, value_words
-from timelapse.kernels.native.unit import LISTS
+from timelapse.kernels.native.refused import ReadsAll, Refused
+from timelapse.kernels.native.status import LISTS
 from timelapse.kinds.grouped import parts_of
 from timelapse.model.types import ScalarType
 

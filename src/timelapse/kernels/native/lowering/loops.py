@@ -14,14 +14,8 @@ from timelapse.kernels.native.lowering.iteration import Rounds
 from timelapse.kernels.native.lowering.scopes import assigned
 from timelapse.kernels.native.lowering.stateful import States
 from timelapse.kernels.native.lowering.trying import Trial
-from timelapse.kernels.native.lowering.values import (
-    Bound,
-    Env,
-    Refused,
-    Value,
-    common,
-    whole,
-)
+from timelapse.kernels.native.lowering.values import Bound, Env, Value, common, whole
+from timelapse.kernels.native.refused import Refused
 
 if TYPE_CHECKING:
     from timelapse.kernels.native.lowering.rules import Rules

@@ -44,10 +44,11 @@ from timelapse.kernels.native.lowering.stateful import States
 from timelapse.kernels.native.lowering.states.counter import CounterCode
 from timelapse.kernels.native.lowering.touches import touches
 from timelapse.kernels.native.lowering.trying import Trial
-from timelapse.kernels.native.lowering.values import EventRef, ReadsAll, Refused, SelfRef
+from timelapse.kernels.native.lowering.unit import TAKES, Unit
+from timelapse.kernels.native.lowering.values import EventRef, SelfRef
 from timelapse.kernels.native.memory.again import MOST_STATES
 from timelapse.kernels.native.memory.layout import row_words
-from timelapse.kernels.native.unit import TAKES, Unit
+from timelapse.kernels.native.refused import ReadsAll, Refused
 from timelapse.kernels.native.windows import KEPT, USED
 from timelapse.kinds.grouped import Grouped
 from timelapse.program.program import Program, spec_of

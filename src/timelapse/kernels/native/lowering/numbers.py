@@ -16,7 +16,6 @@ from typing import Protocol
 
 from timelapse.kernels.native.lowering.values import (
     NOT_CONSTANT,
-    Refused,
     Value,
     constant,
     decimal_kind,
@@ -24,6 +23,7 @@ from timelapse.kernels.native.lowering.values import (
     spelled,
     whole,
 )
+from timelapse.kernels.native.refused import Refused
 from timelapse.model.decimals import MAX_SCALE, unscaled
 
 EXACT = "9007199254740992"

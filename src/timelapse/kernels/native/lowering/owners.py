@@ -9,7 +9,8 @@ from timelapse.kernels.native.lowering.form import Leave, Node, Room, walk, with
 from timelapse.kernels.native.lowering.rules import Rules
 from timelapse.kernels.native.lowering.stateful import States
 from timelapse.kernels.native.lowering.states.coding import word
-from timelapse.kernels.native.lowering.values import EventRef, Refused, SelfRef
+from timelapse.kernels.native.lowering.values import EventRef, SelfRef
+from timelapse.kernels.native.refused import Refused
 
 
 class Owners:

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any
 from timelapse.kernels.native.lowering.code import Code
 from timelapse.kernels.native.lowering.context import Context, Frame
 from timelapse.kernels.native.lowering.trying import Trial
-from timelapse.kernels.native.lowering.values import NOT_CONSTANT, Env, Refused
-from timelapse.kernels.native.unit import Word
+from timelapse.kernels.native.lowering.unit import Word
+from timelapse.kernels.native.lowering.values import NOT_CONSTANT, Env
+from timelapse.kernels.native.refused import Refused
 from timelapse.program.failure import cause_of, is_reproducible
 from timelapse.program.program import Rejection
 

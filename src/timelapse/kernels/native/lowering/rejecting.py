@@ -23,8 +23,9 @@ from timelapse.kernels.native.lowering.form import (
 from timelapse.kernels.native.lowering.idle import without_idle_room
 from timelapse.kernels.native.lowering.rules import Rules
 from timelapse.kernels.native.lowering.stateful import States
-from timelapse.kernels.native.lowering.values import Refused
-from timelapse.kernels.native.unit import REFUSED, Back, Unit
+from timelapse.kernels.native.lowering.unit import REFUSED, Unit
+from timelapse.kernels.native.refused import Refused
+from timelapse.kernels.native.status import Back
 from timelapse.kernels.native.windows import KEPT, USED
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Sequence
 
-from timelapse.kernels.native.lowering.values import Refused
+from timelapse.kernels.native.refused import Refused
 
 
 def assigned(node: ast.AST) -> set[str]:

@@ -26,14 +26,9 @@ from timelapse.kernels.native.lowering.form import (
     with_jumps,
 )
 from timelapse.kernels.native.lowering.records import record_columns, sent_word
-from timelapse.kernels.native.lowering.values import (
-    NONE,
-    Env,
-    Refused,
-    Value,
-    spelled,
-)
-from timelapse.kernels.native.unit import PAUSED, SENDS, SPENT
+from timelapse.kernels.native.lowering.values import NONE, Env, Value, spelled
+from timelapse.kernels.native.refused import Refused
+from timelapse.kernels.native.status import PAUSED, SENDS, SPENT
 from timelapse.model.events import Event
 from timelapse.program.program import Program, spec_of
 

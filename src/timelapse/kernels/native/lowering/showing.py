@@ -10,7 +10,7 @@ from timelapse.analysis.result import PassProgram
 from timelapse.kernels.native.lowering.form import Keep, Leave, Look, Node, Occupy, Save, names_used
 from timelapse.kernels.native.lowering.lower import lowered
 from timelapse.kernels.native.lowering.printing import line_of, printed
-from timelapse.kernels.native.unit import Column, Unit
+from timelapse.kernels.native.lowering.unit import Column, Unit
 from timelapse.program.program import Program
 
 

@@ -22,9 +22,9 @@ from timelapse.kernels.native.lowering.printing import printed
 from timelapse.kernels.native.lowering.records import record_columns
 from timelapse.kernels.native.lowering.rejecting import going_back
 from timelapse.kernels.native.lowering.touches import numbered
+from timelapse.kernels.native.lowering.unit import LISTED, Unit
 from timelapse.kernels.native.lowering.values import number_of, spelled
 from timelapse.kernels.native.lowering.wide import WIDTHS, wide
-from timelapse.kernels.native.unit import LISTED, Unit
 
 
 def arguments(unit: Unit, columns: Sequence[int] | None = None) -> list[tuple[str, str]]:

@@ -10,9 +10,10 @@ from timelapse.kernels.native.lowering.code import Code
 from timelapse.kernels.native.lowering.context import Context
 from timelapse.kernels.native.lowering.states import StateCode, state_code
 from timelapse.kernels.native.lowering.states.forms import view_of
-from timelapse.kernels.native.lowering.values import Env, Refused, SelfRef
+from timelapse.kernels.native.lowering.values import Env, SelfRef
 from timelapse.kernels.native.memory.layout import Layout, beside, layout_of, mode_of
-from timelapse.kernels.native.unit import ABROAD, LISTS
+from timelapse.kernels.native.refused import Refused
+from timelapse.kernels.native.status import ABROAD, LISTS
 from timelapse.kernels.native.windows import heads_spec, members_spec, views_in
 from timelapse.kinds.base import StateSpec
 from timelapse.model.types import TupleType

@@ -13,7 +13,8 @@ from timelapse.kernels.native.lowering.flow import Moves
 from timelapse.kernels.native.lowering.scopes import leaves_always, pattern_test
 from timelapse.kernels.native.lowering.stateful import States, is_self
 from timelapse.kernels.native.lowering.states import StateCode
-from timelapse.kernels.native.lowering.values import NONE, Env, Refused, Value
+from timelapse.kernels.native.lowering.values import NONE, Env, Value
+from timelapse.kernels.native.refused import Refused
 
 if TYPE_CHECKING:
     from timelapse.kernels.native.lowering.rules import Rules

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from timelapse.kernels.native.lowering.context import Context, Frame
 from timelapse.kernels.native.lowering.flow import Rejected
-from timelapse.kernels.native.unit import LATE, Raised
+from timelapse.kernels.native.lowering.unit import LATE, Raised
 from timelapse.program.failure import cause_of
 
 if TYPE_CHECKING:

@@ -24,7 +24,7 @@ from timelapse.kernels.native.lowering.form import (
     walk,
 )
 from timelapse.kernels.native.lowering.lookahead import Finder
-from timelapse.kernels.native.unit import Touch
+from timelapse.kernels.native.lowering.unit import Touch
 
 _WRAPPING = {"plus": ast.Add, "minus": ast.Sub, "times": ast.Mult}
 

@@ -14,20 +14,6 @@ from timelapse.model.types import DecimalType, ScalarType, ValueType
 NOT_CONSTANT: Final[Any] = object()
 
 
-class Refused(Exception):
-    """The pass is not compiled: the reason, and the line of the user's file (0: unknown)."""
-
-    def __init__(self, reason: str, line: int = 0, file: str = "") -> None:
-        super().__init__(reason)
-        self.reason = reason
-        self.line = line
-        self.file = file
-
-
-class ReadsAll(Refused):
-    """An operation that reads every key of a state."""
-
-
 _KINDS = {"int": "int", "Time": "int", "float": "float", "bool": "bool", "str": "str", "bytes": "bytes"}
 
 

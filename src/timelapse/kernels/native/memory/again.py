@@ -19,7 +19,7 @@ import numpy as np
 
 from timelapse.kernels.native.machine.jit import primitive
 from timelapse.kernels.native.memory.keeping import ROW
-from timelapse.kernels.native.unit import Back
+from timelapse.kernels.native.status import Back
 
 _SHIFT = 24
 _LAST = ((1 << 36) - 1) << _SHIFT

@@ -6,7 +6,7 @@ import types
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from timelapse.kernels.lowered import rewritten_pass
+from timelapse.kernels.once import made_once
 from timelapse.kernels.python.flat import loop, states
 from timelapse.kernels.python.flat.output import layout
 from timelapse.kernels.python.flat.states import form_of
@@ -40,7 +40,7 @@ class Loop:
             kernel._journal is not None, kernel.journals, kernel.rejects,
         )  # fmt: skip
         self._kernel = kernel
-        made = rewritten_pass(program, work, choice, lambda: Written.of(program, work, choice))
+        made = made_once("rewritten", program, work, choice, lambda: Written.of(program, work, choice))
         self._pass, self._functions = made.made, made.functions
         self.turns, self.single, self.nested = made.turns, made.single, made.nested
         self._own: dict[str, types.CellType] = {}

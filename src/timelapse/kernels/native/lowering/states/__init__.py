@@ -7,8 +7,8 @@ from timelapse.kernels.native.lowering.states.base import Pass, StateCode
 from timelapse.kernels.native.lowering.states.effects import FuncCode
 from timelapse.kernels.native.lowering.states.forms import compiled, form_of, view_of
 from timelapse.kernels.native.lowering.states.rows import Rows
-from timelapse.kernels.native.lowering.values import Refused
 from timelapse.kernels.native.memory.layout import Layout, Mode
+from timelapse.kernels.native.refused import Refused
 from timelapse.kernels.native.windows import Sliding
 from timelapse.kinds.base import StateSpec
 

@@ -11,7 +11,8 @@ from timelapse.kernels.native.lowering.states.asked import Known
 from timelapse.kernels.native.lowering.states.coding import Coding, certain
 from timelapse.kernels.native.lowering.states.keys import Keys
 from timelapse.kernels.native.lowering.states.rows import Rows
-from timelapse.kernels.native.lowering.values import NONE, ReadsAll, Refused, Value
+from timelapse.kernels.native.lowering.values import NONE, Value
+from timelapse.kernels.native.refused import ReadsAll, Refused
 from timelapse.kinds.base import StateSpec
 from timelapse.model.types import ValueType
 

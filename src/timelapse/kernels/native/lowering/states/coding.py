@@ -8,16 +8,9 @@ from typing import Any
 
 from timelapse.kernels.native.lowering.expressions import as_float, fitting
 from timelapse.kernels.native.lowering.states.asked import Known, Writer
-from timelapse.kernels.native.lowering.values import (
-    Refused,
-    Value,
-    common,
-    fitted,
-    kind_of,
-    optional,
-    spelled,
-)
+from timelapse.kernels.native.lowering.values import Value, common, fitted, kind_of, optional, spelled
 from timelapse.kernels.native.memory.layout import value_words
+from timelapse.kernels.native.refused import Refused
 from timelapse.kinds.base import ABSENT, StateSpec
 from timelapse.model.decimals import unscaled
 from timelapse.model.types import DecimalType, OptionalType, ScalarType, TupleType, ValueType

@@ -11,13 +11,9 @@ from timelapse.kernels.native.lowering.expressions import arithmetic
 from timelapse.kernels.native.lowering.states.base import StateCode, one
 from timelapse.kernels.native.lowering.states.forms import Form
 from timelapse.kernels.native.lowering.states.sliding import View
-from timelapse.kernels.native.lowering.values import (
-    NONE,
-    Refused,
-    Value,
-    whole,
-)
-from timelapse.kernels.native.steady import BOUND, Steps
+from timelapse.kernels.native.lowering.steady import BOUND, Steps
+from timelapse.kernels.native.lowering.values import NONE, Value, whole
+from timelapse.kernels.native.refused import Refused
 from timelapse.kernels.native.windows import is_hidden
 from timelapse.kinds.counter import Counter
 

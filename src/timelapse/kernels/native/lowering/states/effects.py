@@ -11,7 +11,8 @@ from timelapse.kernels.native.lowering.form import Key
 from timelapse.kernels.native.lowering.states.base import StateCode
 from timelapse.kernels.native.lowering.states.coding import literal
 from timelapse.kernels.native.lowering.states.value import ordered
-from timelapse.kernels.native.lowering.values import Refused, Value
+from timelapse.kernels.native.lowering.values import Value
+from timelapse.kernels.native.refused import Refused
 from timelapse.kinds.effects import ADD, DEL, DOWN, KEEP, SET, UP
 from timelapse.model.types import INT, TIME, DecimalType, ValueType
 

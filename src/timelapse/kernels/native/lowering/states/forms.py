@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from timelapse.kernels.native.lowering.states.base import StateCode
-from timelapse.kernels.native.lowering.values import Refused
+from timelapse.kernels.native.refused import Refused
 from timelapse.kinds.base import State
 from timelapse.kinds.registry import forms
 

@@ -12,14 +12,11 @@ from timelapse.kernels.native.lowering.form import Key
 from timelapse.kernels.native.lowering.states.base import Pass, StateCode, one
 from timelapse.kernels.native.lowering.states.coding import Coding, certain
 from timelapse.kernels.native.lowering.states.rows import Rows
-from timelapse.kernels.native.lowering.values import (
-    Refused,
-    Value,
-    whole,
-)
+from timelapse.kernels.native.lowering.values import Value, whole
 from timelapse.kernels.native.memory.layout import LINKED, value_words
 from timelapse.kernels.native.memory.linking import DROPPED, NEXT
-from timelapse.kernels.native.unit import LINKS
+from timelapse.kernels.native.refused import Refused
+from timelapse.kernels.native.status import LINKS
 
 
 class Members:

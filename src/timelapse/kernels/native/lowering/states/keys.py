@@ -8,7 +8,8 @@ from timelapse.kernels.native.lowering.expressions import fitting
 from timelapse.kernels.native.lowering.form import Key
 from timelapse.kernels.native.lowering.states.asked import Known, Writer
 from timelapse.kernels.native.lowering.states.coding import certain, word
-from timelapse.kernels.native.lowering.values import Refused, Value, kind_of, places_of
+from timelapse.kernels.native.lowering.values import Value, kind_of, places_of
+from timelapse.kernels.native.refused import Refused
 from timelapse.kinds.base import StateSpec
 from timelapse.model.types import ScalarType, TupleType, ValueType
 from timelapse.tables.table import key_types

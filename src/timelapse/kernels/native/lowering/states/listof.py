@@ -7,14 +7,9 @@ from typing import ClassVar
 from timelapse.kernels.native.lowering.states.base import Pass, StateCode, one
 from timelapse.kernels.native.lowering.states.forms import Form
 from timelapse.kernels.native.lowering.states.rows import Rows
-from timelapse.kernels.native.lowering.values import (
-    NONE,
-    Refused,
-    Value,
-    optional,
-    whole,
-)
+from timelapse.kernels.native.lowering.values import NONE, Value, optional, whole
 from timelapse.kernels.native.memory.layout import BoundedList
+from timelapse.kernels.native.refused import Refused
 from timelapse.kinds.listof import ListOf
 
 _MANY = 2**40

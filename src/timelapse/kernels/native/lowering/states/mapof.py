@@ -11,7 +11,8 @@ from timelapse.kernels.native.lowering.states.forms import Form
 from timelapse.kernels.native.lowering.states.grouped import Members
 from timelapse.kernels.native.lowering.states.rows import Rows
 from timelapse.kernels.native.lowering.states.value import LatestView, ValueCode
-from timelapse.kernels.native.lowering.values import NONE, Refused, Value
+from timelapse.kernels.native.lowering.values import NONE, Value
+from timelapse.kernels.native.refused import Refused
 from timelapse.kinds.mapof import MapOf
 
 

@@ -14,14 +14,8 @@ from timelapse.kernels.native.lowering.states.base import Pass, StateCode, one
 from timelapse.kernels.native.lowering.states.forms import Form
 from timelapse.kernels.native.lowering.states.rows import Rows
 from timelapse.kernels.native.lowering.states.sliding import View
-from timelapse.kernels.native.lowering.values import (
-    NONE,
-    NOT_CONSTANT,
-    Refused,
-    Value,
-    decimal_kind,
-    whole,
-)
+from timelapse.kernels.native.lowering.values import NONE, NOT_CONSTANT, Value, decimal_kind, whole
+from timelapse.kernels.native.refused import Refused
 from timelapse.kernels.native.windows import MODERATE
 from timelapse.kinds.mean import NUMBER, SUM, Mean
 from timelapse.kinds.sum import SCALE

@@ -10,16 +10,9 @@ from timelapse.kernels.native.lowering.expressions import arithmetic
 from timelapse.kernels.native.lowering.states.base import StateCode, one
 from timelapse.kernels.native.lowering.states.forms import Form
 from timelapse.kernels.native.lowering.states.listof import ListOfCode
-from timelapse.kernels.native.lowering.values import (
-    NONE,
-    NOT_CONSTANT,
-    Refused,
-    Value,
-    decimal_kind,
-    kind_of,
-    whole,
-)
+from timelapse.kernels.native.lowering.values import NONE, NOT_CONSTANT, Value, decimal_kind, kind_of, whole
 from timelapse.kernels.native.memory.layout import LONGEST_LIST, BoundedList
+from timelapse.kernels.native.refused import Refused
 from timelapse.kinds.recent import Recent, limit_of, places_of
 from timelapse.model.types import FLOAT, ValueType
 

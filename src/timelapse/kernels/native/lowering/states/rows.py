@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 from timelapse.kernels.native.lowering.form import Keep, Key, Look, Save
 from timelapse.kernels.native.lowering.states.asked import Known, Writer
-from timelapse.kernels.native.lowering.values import Refused
 from timelapse.kernels.native.memory.layout import Layout, Mode, can_be_mapped
+from timelapse.kernels.native.refused import Refused
 from timelapse.kernels.native.windows import BASE, USED, Sliding
 from timelapse.kinds.base import StateSpec
 

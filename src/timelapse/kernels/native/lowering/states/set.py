@@ -7,7 +7,8 @@ from typing import ClassVar
 from timelapse.kernels.native.lowering.states.base import StateCode
 from timelapse.kernels.native.lowering.states.forms import Form
 from timelapse.kernels.native.lowering.states.sliding import View
-from timelapse.kernels.native.lowering.values import NONE, Refused, Value
+from timelapse.kernels.native.lowering.values import NONE, Value
+from timelapse.kernels.native.refused import Refused
 from timelapse.kinds.set import Set
 
 

@@ -11,7 +11,8 @@ from timelapse.kernels.native.lowering.states.forms import Form
 from timelapse.kernels.native.lowering.states.grouped import Members, single
 from timelapse.kernels.native.lowering.states.rows import Rows
 from timelapse.kernels.native.lowering.states.set import SetCode, SetView
-from timelapse.kernels.native.lowering.values import Refused, Value
+from timelapse.kernels.native.lowering.values import Value
+from timelapse.kernels.native.refused import Refused
 from timelapse.kernels.native.windows import members_spec
 from timelapse.kinds.setof import SetOf
 

@@ -9,7 +9,8 @@ from typing import Generic, TypeVar
 from timelapse.kernels.native.lowering.expressions import arithmetic
 from timelapse.kernels.native.lowering.form import Key
 from timelapse.kernels.native.lowering.states.base import StateCode
-from timelapse.kernels.native.lowering.values import Refused, Value
+from timelapse.kernels.native.lowering.values import Value
+from timelapse.kernels.native.refused import Refused
 from timelapse.kernels.native.windows import Sliding
 from timelapse.model.types import ValueType
 

@@ -8,7 +8,8 @@ from typing import ClassVar
 from timelapse.kernels.native.lowering.expressions import arithmetic, as_float
 from timelapse.kernels.native.lowering.states.base import StateCode, one
 from timelapse.kernels.native.lowering.states.forms import Form
-from timelapse.kernels.native.lowering.values import NONE, Refused, Value
+from timelapse.kernels.native.lowering.values import NONE, Value
+from timelapse.kernels.native.refused import Refused
 from timelapse.kinds.smoothed import Decayed, Smoothed
 from timelapse.model.types import FLOAT, OptionalType
 

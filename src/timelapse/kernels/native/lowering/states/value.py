@@ -13,7 +13,8 @@ from timelapse.kernels.native.lowering.states.coding import literal
 from timelapse.kernels.native.lowering.states.forms import Form
 from timelapse.kernels.native.lowering.states.rows import Rows
 from timelapse.kernels.native.lowering.states.sliding import View
-from timelapse.kernels.native.lowering.values import Refused, Value
+from timelapse.kernels.native.lowering.values import Value
+from timelapse.kernels.native.refused import Refused
 from timelapse.kinds.value import Value as ValueKind
 from timelapse.model.types import ScalarType, ValueType
 

@@ -1,121 +1,37 @@
-"""A cache of lowered and of rewritten passes, with one entry for each; and what is asked of them without compiling anything."""
+"""Passes as the compiler gets them, and what is asked of them without compiling anything."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterator
-from contextlib import contextmanager
-from contextvars import ContextVar
-from dataclasses import fields, replace
-from typing import TYPE_CHECKING, Any, TypeVar
+from dataclasses import replace
+from typing import TYPE_CHECKING
 
 from timelapse.analysis.result import PassProgram
 from timelapse.analysis.views import beyond_sums
 from timelapse.depth import roomy
 from timelapse.env.machine import memory_setting
-from timelapse.kept import Kept
+from timelapse.kernels.once import made_once
 from timelapse.kernels.python.starts import can_be_looked_up
-from timelapse.program.identity import Identity, identity_of, params_identity
 from timelapse.program.program import Program, spec_of
 
 if TYPE_CHECKING:
     from timelapse.kernels.native.lowering.showing import Shown
-    from timelapse.kernels.native.unit import Unit
-
-_MOST_PROGRAMS, _MOST_UNITS = 64, 64
-"""Of so many programs, each with its parameters, so many passes are kept."""
-
-_T = TypeVar("_T")
-
-
-class _Passes:
-    """What was made of a program's passes."""
-
-    def __init__(self) -> None:
-        self.lowered: list[tuple[PassProgram, bool, Unit | Exception]] = []
-        self.rewritten: list[tuple[PassProgram, Hashable, Any]] = []
-
-
-class _Once:
-    """What was made of passes, by program."""
-
-    def __init__(self) -> None:
-        self._of: dict[int, tuple[Program, _Passes]] = {}
-
-    def of(self, program: Program) -> _Passes:
-        """What is known of a program's passes: from earlier on, if nothing that they are made from can be another."""
-        found = self._of.get(id(program))
-        if found is None:
-            found = self._of[id(program)] = program, _kept(program)
-        return found[1]
-
-
-def _kept(program: Program) -> _Passes:
-    identity = identity_of(type(program))
-    params = params_identity(program) if identity.certain else None
-    if params is None:
-        return _Passes()
-    return _KEPT.get((identity, params), _Passes)
-
-
-_KEPT: Kept[tuple[Identity, str], _Passes] = Kept(_MOST_PROGRAMS)
-_ONCE: ContextVar[_Once | None] = ContextVar("timelapse_lowered", default=None)
-
-
-@contextmanager
-def lowered_once() -> Iterator[None]:
-    """What passes look like to the compiler, and as rewritten Python, is found once for each within this block: for one replay, in which neither
-    program nor parameters nor what they capture can change. The next replay finds it there if they have not changed
-    since (program/identity.py)."""
-    if _ONCE.get() is not None:
-        yield
-        return
-    token = _ONCE.set(_Once())
-    try:
-        yield
-    finally:
-        _ONCE.reset(token)
+    from timelapse.kernels.native.lowering.unit import Unit
 
 
 def lowered_pass(program: Program, work: PassProgram, *, final: bool) -> Unit:
     """A pass as the compiler gets it. Raises what `refused` gives where it does not compile. Compiles nothing."""
-    once = _ONCE.get()
-    if once is None:
-        return _lower(program, work, final=final)
-    known = once.of(program).lowered
-    found = next((u for w, f, u in known if f is final and _same(w, work)), None)
-    if found is None:
+
+    def made() -> Unit | Exception:
         try:
-            found = _lower(program, work, final=final)
+            return _lower(program, work, final=final)
         except refused() as refusal:
             refusal.__context__ = refusal.__cause__ = None
-            found = refusal.with_traceback(None)
-        known.append((work, final, found))
-        del known[:-_MOST_UNITS]
+            return refusal.with_traceback(None)
+
+    found = made_once("lowered", program, work, final, made)
     if isinstance(found, Exception):
         raise found.with_traceback(None)
     return found
-
-
-def rewritten_pass(program: Program, work: PassProgram, choice: Hashable, write: Callable[[], _T]) -> _T:
-    """A pass as rewritten Python, for one choice of what its code depends on besides; what `write` gives where it is not known yet."""
-    once = _ONCE.get()
-    if once is None:
-        return write()
-    known = once.of(program).rewritten
-    for pass_, chosen, found in known:
-        if chosen == choice and _same(pass_, work):
-            return found  # type: ignore[no-any-return]
-    made = write()
-    known.append((work, choice, made))
-    del known[:-_MOST_UNITS]
-    return made
-
-
-def _same(one: PassProgram, other: PassProgram) -> bool:
-    """Whether two passes are made of the same parts. By identity, but for names: what members hold need not be comparable."""
-    return one.columns == other.columns and all(
-        getattr(one, f.name) is getattr(other, f.name) for f in fields(PassProgram) if f.name != "columns"
-    )
 
 
 @roomy
@@ -154,7 +70,7 @@ def kept_whole(program: Program, work: PassProgram) -> set[str]:
 
 def refused() -> type[Exception]:
     """What says why a pass does not compile."""
-    from timelapse.kernels.native.lowering.values import Refused
+    from timelapse.kernels.native.refused import Refused
 
     return Refused
 

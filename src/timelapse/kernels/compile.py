@@ -1,4 +1,4 @@
-"""`python -m timelapse.kernels.native.compile [--usual] [--remove FOLDER] FILE...`: compile passes whose source
+"""`python -m timelapse.kernels.compile [--usual] [--remove FOLDER] FILE...`: compile passes whose source
 `build.write_source` wrote; with --usual before them what nearly all passes call (`usual.py`). With --remove nobody waits
 for them: their folder is removed at the end, other processes go first, and all that passes call besides is compiled before
 them (`kernels/rehearsal.py`).
