@@ -359,6 +359,53 @@ def test_the_native_compiler_reads_no_code_by_regular_expressions() -> None:
     assert reading == {f"timelapse.kernels.native.lowering.{name}" for name in ("closing", "guess")}
 
 
+_RENAMING = {
+    "os": ("rename", "renames", "replace", "link", "fsync", "fdatasync"),
+    "shutil": ("move",),
+}
+
+
+def _renames(tree: ast.Module) -> Iterator[str]:
+    """Where a module gives files or folders other names, or makes them durable. `replace` of a text has two arguments, of a path one."""
+    for n in all_nodes(tree):
+        if isinstance(n, ast.ImportFrom) and n.module in _RENAMING:
+            yield from (a.name for a in n.names if a.name in _RENAMING[n.module])
+        elif isinstance(n, ast.Attribute) and isinstance(n.value, ast.Name):
+            if n.attr in _RENAMING.get(n.value.id, ()):
+                yield ast.unparse(n)
+        elif isinstance(n, ast.Call) and isinstance(n.func, ast.Attribute):
+            one = len(n.args) == 1 and not n.keywords and ast.unparse(n.func.value) != "msgspec.structs"
+            if n.func.attr in ("hardlink_to", "renameat2") or (one and n.func.attr in ("rename", "replace")):
+                yield ast.unparse(n)
+
+
+def test_what_is_durable_stands_on_the_store() -> None:
+    """Outside of store/ nothing renames, links or syncs by itself: what that promises is said, and tested with kills, once."""
+    wrong = {
+        m: found for m, p in _modules() if not m.startswith("timelapse.store") and (found := list(_renames(_tree(p))))
+    }  # fmt: skip
+    assert wrong == {}
+
+
+@pytest.mark.parametrize(
+    ("code", "wrong"),
+    [
+        ("os.replace(a, b)", True),
+        ("from os import rename as put", True),
+        ("call = os.rename", True),
+        ("shutil.move(a, b)", True),
+        ("(folder / 'a').rename(folder / 'b')", True),
+        ("made.replace(path)", True),
+        ("path.hardlink_to(other)", True),
+        ("os.fsync(file.fileno())", True),
+        ("text.replace('a', 'b'); dataclasses.replace(x, a=1); msgspec.structs.replace(x)", False),
+        ("move([(a, b)]); put_folder(a, b); array.move(a)", False),
+    ],
+)
+def test_the_test_of_renames_can_fail(code: str, wrong: bool) -> None:
+    assert bool(list(_renames(ast.parse(code)))) is wrong
+
+
 PROCESS_WIDE = {
     "cli.quiet": "the line under which a command's terminal is silent",
     "depth": "the room on the stack",

@@ -354,7 +354,7 @@ def test_columns_of_another_length_are_refused(rows: int, tmp_path: Path) -> Non
             changed = tmp_path / "changed" / path.name
             write_table(pa.table({"v": values[:rows] if rows < 0 else values + values[:1]}), changed)
             files[path.name] = changed
-        store._remove(folder)
+        store.remove(head.key)
         assert store.publish(head.key, "reads", files, {}, {}) is None
         with pytest.raises(LogError):
             tl.replay(module.Talk(limit=7), log, slices=3, spark=False)

@@ -40,7 +40,7 @@ CHILD = """
 
     making.ingest = fake_ingest
     if where == "rename" and action == "append":  # parts are moved into the log, one by one
-        Path.rename = dying(Path.rename)
+        os.rename = dying(os.rename)
     elif where == "rename":
         place.LocalDisk.move = dying(place.LocalDisk.move)
     elif where == "replace":

@@ -20,6 +20,7 @@ from timelapse.kernels.companions import Companion
 from timelapse.model.types import BOOL, FLOAT, INT
 from timelapse.program.fingerprint import Unsure
 from timelapse.program.program import Program
+from timelapse.store.moves import move
 
 _MOST = 32
 """Output parts beside one pass. Beyond about so many two cores would wait for them: better to go through the log again."""
@@ -53,9 +54,9 @@ class Group:
         if made is None or self.states is None or made.cuts != job.cuts or len(made.reports) != job.slices:
             return None
         put_back(self._held, job.out)
-        for report in made.reports:
-            job.attempt_path("").mkdir(parents=True, exist_ok=True)
-            (made.scratch / "results" / report.attempt).rename(job.attempt_path(report.attempt))
+        job.attempt_path("").mkdir(parents=True, exist_ok=True)
+        results = made.scratch / "results"
+        move((results / report.attempt, job.attempt_path(report.attempt)) for report in made.reports)
         return made, self.states
 
     def hold(self, job: Job, reports: list[SliceReport], origin: Mapping[str, Any]) -> None:

@@ -22,6 +22,7 @@ from timelapse.program.program import spec_of
 from timelapse.segments.changed import first_changed, same_events
 from timelapse.segments.joined import version_with
 from timelapse.segments.without import base_of, read_as
+from timelapse.store.moves import move
 from timelapse.store.remote import place_path
 from timelapse.tables import merge
 from timelapse.tables.apply import empty
@@ -126,7 +127,7 @@ def lease(store: Store, older: Older, job: Job) -> KeptStates | None:
     for name in sorted(names & head.files.keys()):
         target = job.scratch / name
         target.parent.mkdir(exist_ok=True)
-        (place / name).rename(target)
+        move([(place / name, target)])
     for cut in range(1, slices + 1):
         for name, state in spec.states.items():
             target = job.start_path(cut, name)

@@ -21,6 +21,7 @@ from timelapse.engine.job import ROWS, STARTS, Job, SliceReport, SumRow
 from timelapse.kernels.python.steps import calls_ahead
 from timelapse.kernels.source import Source
 from timelapse.program.program import spec_of
+from timelapse.store.moves import move
 
 KIND = "states"
 CUTS = "cuts"
@@ -55,7 +56,7 @@ def lease(store: Store, key: CoreKey, job: Job) -> KeptStates | None:
         return None
     for folder in (STARTS, ROWS):
         if (place / folder).is_dir():
-            (place / folder).rename(job.scratch / folder)
+            move([(place / folder, job.scratch / folder)])
     return known_of(taken, list(spec_of(job.program).states))
 
 
@@ -84,7 +85,7 @@ def changes(store: Store, key: CoreKey, names: list[str], scratch: Path, out: Pa
     head = store.lease(states_key(key), place)
     known = None if head is None else known_of(head, names)
     if known is not None and (place / "state").is_dir():
-        (place / "state").rename(out / "state")
+        move([(place / "state", out / "state")])
     return known
 
 

@@ -29,7 +29,8 @@ import msgspec
 from timelapse.decoding import decoded
 from timelapse.env.machine import cache_dir
 from timelapse.errors import UsageError
-from timelapse.store.folders import is_partial, partial_path, place_of, remove_abandoned
+from timelapse.store.folders import is_partial, place_of, remove_abandoned
+from timelapse.store.moves import aside, link_or_copy, put_folder, take_away
 from timelapse.store.parts import write_part
 from timelapse.store.places import absolute_path
 from timelapse.tables.sharing import at_once
@@ -105,7 +106,7 @@ class Store:
         except OSError:
             return None
         except ValueError:
-            self._remove(folder)
+            take_away(folder)
             return None
         try:
             names = list(head.files)
@@ -114,7 +115,7 @@ class Store:
         except OSError:
             return None  # evicted meanwhile
         if not sound or head.key != key:
-            self._remove(folder)
+            take_away(folder)
             return None
         try:
             with open(folder / _USED, "ab") as file:
@@ -134,7 +135,6 @@ class Store:
         An entry that is there stays, unless it is to be replaced.
         """
         target = self._entries / key
-        aside = partial_path(target)
         try:
             size = sum(path.stat().st_size for path in files.values())
             self._entries.mkdir(parents=True, exist_ok=True)
@@ -142,27 +142,21 @@ class Store:
             if size > limit:
                 return f"it has {size:,} bytes, the cache's limit is {limit:,}"
             self.evict(limit - size)
-            aside.mkdir()
-            for name, path in files.items():
-                if not take(path, aside / name):
-                    return f"{name} is no file"
-            known = dict(zip(files, _all_checked([aside / name for name in files]), strict=True))
-            head = Head(kind=kind, key=key, about=about, data=data, files=known, created=time.time())
-            body = msgspec.json.encode(head)
-            (aside / _HEAD).write_bytes(hashlib.sha256(body).hexdigest().encode() + b"\n" + body)
-            (aside / _USED).touch()
-            if replace:
-                self._remove(target)
-            try:
-                aside.rename(target)
-            except OSError:
-                if not target.exists():
-                    raise
-            return None  # somebody else may have been faster: theirs is as good
+            with aside(target) as made:
+                for name, path in files.items():
+                    if not take(path, made / name):
+                        return f"{name} is no file"
+                known = dict(zip(files, _all_checked([made / name for name in files]), strict=True))
+                head = Head(kind=kind, key=key, about=about, data=data, files=known, created=time.time())
+                body = msgspec.json.encode(head)
+                (made / _HEAD).write_bytes(hashlib.sha256(body).hexdigest().encode() + b"\n" + body)
+                (made / _USED).touch()
+                if replace:
+                    take_away(target)
+                put_folder(made, target)  # somebody else may have been faster: theirs is as good
+            return None
         except (OSError, TypeError, ValueError, msgspec.MsgspecError) as error:
             return f"the cache cannot be written: {error}"
-        finally:
-            shutil.rmtree(aside, ignore_errors=True)
 
     # --- keeping house ------------------------------------------------------------------------------
 
@@ -181,14 +175,14 @@ class Store:
         """Remove everything. Returns the number of entries. Raises OSError where that is not allowed."""
         folders = list(self._folders())
         for folder in folders:
-            self._remove(folder)
+            take_away(folder)
             if folder.exists():
                 raise PermissionError(13, "Permission denied", str(folder))
         return len(folders)
 
     def remove(self, key: str) -> None:
         """Remove an entry, if it is there."""
-        self._remove(self._entries / key)
+        take_away(self._entries / key)
 
     def evict(self, allowed: int) -> int:
         """Remove what was used longest ago until at most `allowed` bytes are left. Returns how many went."""
@@ -197,12 +191,12 @@ class Store:
         known = {e.head.key for e in entries}
         for folder in self._folders():
             if folder.name not in known and self.head(folder.name) is None:
-                self._remove(folder)  # damaged, or of another format
+                take_away(folder)  # damaged, or of another format
         total = sum(e.head.bytes for e in entries)
         for entry in reversed(entries):
             if total <= allowed:
                 break
-            self._remove(self._entries / entry.head.key)
+            take_away(self._entries / entry.head.key)
             total -= entry.head.bytes
             gone += 1
         return gone
@@ -244,15 +238,6 @@ class Store:
             elif is_partial(path):
                 with contextlib.suppress(OSError):
                     remove_abandoned(place_of(path))
-
-    def _remove(self, folder: Path) -> None:
-        """Take an entry away: out of sight at once, then from the disk."""
-        aside = partial_path(folder)
-        try:
-            folder.rename(aside)
-        except OSError:
-            return  # somebody else was faster, or it may not be removed
-        shutil.rmtree(aside, ignore_errors=True)
 
 
 def open_store() -> Store | None:
@@ -331,10 +316,5 @@ def take(source: Path, target: Path) -> bool:
     if source.is_symlink() or not source.is_file():
         return False
     target.parent.mkdir(parents=True, exist_ok=True)
-    try:
-        os.link(source, target)
-    except FileExistsError:
-        raise
-    except OSError:
-        shutil.copyfile(source, target)
+    link_or_copy(source, target)
     return True

@@ -29,11 +29,12 @@ from timelapse.env.cores import usable_cores
 from timelapse.errors import ReplayError, UsageError
 from timelapse.kinds.base import StateSpec
 from timelapse.program.program import spec_of
+from timelapse.store.moves import link_or_copy
 from timelapse.store.parts import part_at
 from timelapse.tables.apply import NO_CHANGE, Change, empty
 from timelapse.tables.merge import cut_points, join, prefix
 from timelapse.tables.rowhash import hash_order
-from timelapse.tables.table import hashes_of, link_or_copy, read_table
+from timelapse.tables.table import hashes_of, read_table
 
 SWITCH = "TIMELAPSE_EXCHANGE"
 """Environment variable: files, shuffle, or auto."""

@@ -19,11 +19,12 @@ from timelapse.engine.job import Job, SliceReport, SumRow, Task
 from timelapse.kernels.rowlog import Earlier
 from timelapse.kinds.base import StateSpec
 from timelapse.program.program import spec_of
+from timelapse.store.moves import link_or_copy
 from timelapse.store.parts import part_at
 from timelapse.tables.effectlog import PRESENT, joined, rows_sum, since
 from timelapse.tables.lookup import MappedTable
 from timelapse.tables.rowhash import ZERO, HashSum
-from timelapse.tables.table import link_or_copy, write_table
+from timelapse.tables.table import write_table
 
 Rows = Mapping[tuple[str, str], pa.Table]
 """Rows by state and form."""

@@ -35,6 +35,7 @@ from timelapse.env.spark_session import workers_python
 from timelapse.env.spark_start import hush
 from timelapse.errors import ReplayError
 from timelapse.program.program import spec_of
+from timelapse.store.parts import write_part
 from timelapse.tables.apply import Change
 
 if TYPE_CHECKING:
@@ -368,12 +369,8 @@ def _shuffle(
 
 def _publish(path: Path, data: bytes) -> None:
     """Put a small file in its place, if the job still has one: everything that matters travels through Spark too."""
-    try:
-        partial = path.with_name(f"{path.name}.{uuid.uuid4().hex}")
-        partial.write_bytes(data)
-        partial.replace(path)
-    except OSError:
-        pass
+    with suppress(OSError):
+        write_part(path, data)
 
 
 def reporter(path: Path) -> Report:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import platform
 import shutil
 import sys
@@ -18,6 +17,8 @@ from timelapse.env import spark_classes
 from timelapse.env.java import NoJava, bundled, find, installed
 from timelapse.env.machine import GIB, cache_dir, cores, memory_bytes
 from timelapse.errors import SetupError
+from timelapse.store.moves import move
+from timelapse.store.parts import write_part
 from timelapse.store.scratch import in_memory, scratch_root
 
 Status = Literal["ok", "warn", "fail"]
@@ -165,15 +166,12 @@ def storage(place: Path) -> Check:
             "storage", "fail", f"{folder}: {error.strerror}", "choose a folder that you may write to"
         )
     try:
-        old, new = trial / "old", trial / "new"
-        old.write_bytes(b"old")
-        new.write_bytes(b"new")
-        with new.open("rb") as file:
-            os.fsync(file.fileno())
-        new.replace(old)
+        file = trial / "file"
+        write_part(file, b"old", lasting=True)
+        write_part(file, b"new", lasting=True)
         (trial / "a").mkdir()
-        (trial / "a").rename(trial / "b")
-        if old.read_bytes() != b"new" or not (trial / "b").is_dir():
+        move([(trial / "a", trial / "b")], lasting=True)
+        if file.read_bytes() != b"new" or not (trial / "b").is_dir():
             return Check("storage", "fail", f"{folder}: renames do not work", "choose another file system")
     except OSError as error:
         return Check("storage", "fail", f"{folder}: {error}", "choose another file system")

@@ -20,6 +20,7 @@ from typing import Literal
 
 from timelapse.env.machine import cache_dir
 from timelapse.errors import SetupError
+from timelapse.store.moves import put_folder
 
 Version = tuple[int, ...]
 
@@ -151,14 +152,12 @@ def _wrap(runtime: Path, version: Version) -> Path:
     wrapper.write_text(script, encoding="utf-8")
     wrapper.chmod(0o755)
     fresh.chmod(0o755)
-    try:
-        fresh.rename(home)
+    if put_folder(fresh, home):
         return home
-    except OSError:
-        if _is_wrapped(home, script):  # another process was faster
-            shutil.rmtree(fresh)
-            return home
-        return fresh  # something else is in its place
+    if _is_wrapped(home, script):  # another process was faster
+        shutil.rmtree(fresh)
+        return home
+    return fresh  # something else is in its place
 
 
 def _is_wrapped(home: Path, script: str) -> bool:

@@ -24,7 +24,7 @@ from typing import Any
 
 from timelapse.env.java import Java
 from timelapse.env.machine import cache_dir, own_folder
-from timelapse.store.parts import sync, write_part
+from timelapse.store.parts import put_file, write_part
 from timelapse.store.scratch import temporary_folder
 
 DRIVER, EXECUTOR = "spark.driver.defaultJavaOptions", "spark.executor.defaultJavaOptions"
@@ -197,8 +197,7 @@ def _publish(partial: Path, path: Path) -> None:
     """Put a file in its place, whole: a JVM does not look for blocks that a loss of power left empty."""
     if not partial.is_file():
         raise _NotMade("the JVM wrote no archive")
-    sync(partial)
-    partial.replace(path)
+    put_file(partial, path, lasting=True)
 
 
 def _tidy(place: Path) -> None:

@@ -30,7 +30,7 @@ from timelapse.segments.manifest import IngestEntry, Manifest, SegmentEntry, Sou
 from timelapse.segments.periods import Period, check_number
 from timelapse.segments.quarantine import bad_days
 from timelapse.segments.types import EventType
-from timelapse.store.parts import sync
+from timelapse.store.moves import move
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -343,12 +343,11 @@ def clean(folder: Path, segments: Sequence[SegmentEntry], entry: IngestEntry) ->
 
 def adopt(staging: Path, log: Path, segments: Sequence[SegmentEntry], entry: IngestEntry, made: Path) -> None:
     """Move an append's files into the log; `made` has the segments. No manifest names them yet, so a crash here changes nothing."""
-    for segment in segments:
-        (made / segment.folder).rename(log / "segments" / segment.folder)
-    for name in entry.quarantine:
+    files = [(made / s.folder, log / "segments" / s.folder) for s in segments]
+    if entry.quarantine:
         (log / "quarantine").mkdir(exist_ok=True)
-        (staging / "quarantine" / name).rename(log / "quarantine" / name)
-    sync(log / "segments")
+    files += [(staging / "quarantine" / name, log / "quarantine" / name) for name in entry.quarantine]
+    move(files, lasting=True)
 
 
 def renumbered(segment: SegmentEntry, numbers: Sequence[int]) -> SegmentEntry:

@@ -42,13 +42,14 @@ from timelapse.run.untouched import Untouched, untouched
 from timelapse.segments.joined import joined, version_with
 from timelapse.segments.reader import EventReader
 from timelapse.segments.without import base_of
+from timelapse.store.moves import link_or_copy
 from timelapse.store.parts import CheckedFile, Part
 from timelapse.store.scratch import process_folder
 from timelapse.tables import merge
 from timelapse.tables.apply import NO_CHANGE, empty
 from timelapse.tables.effectlog import PRESENT, since
 from timelapse.tables.rowhash import HashSum
-from timelapse.tables.table import link_or_copy, read_table, write_table
+from timelapse.tables.table import read_table, write_table
 
 _TAKEN = ("outputs/", "state/", "rejected/", "quarantined/")
 """What a run's slices wrote."""

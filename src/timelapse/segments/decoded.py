@@ -8,9 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
-import os
-import shutil
-import uuid
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,6 +19,7 @@ import pyarrow.ipc
 from timelapse.decoding import decoded
 from timelapse.segments.reader import Chunk, Columns, SameEvents
 from timelapse.segments.types import EventType
+from timelapse.store.moves import aside, put_folder
 
 _INDEX = "chunks.json"
 
@@ -82,8 +80,15 @@ def _read(place: Path) -> Iterator[Chunk]:
 
 def _written(chunks: Iterator[Chunk], place: Path) -> Iterator[Chunk]:
     """The chunks, which lie in `place` when the last one has been taken."""
-    partial = place.with_name(f".{place.name}.{uuid.uuid4().hex}.partial")
-    partial.mkdir(parents=True)
+    place.parent.mkdir(parents=True, exist_ok=True)
+    with aside(place) as partial:
+        yield from _write(chunks, partial)
+        with contextlib.suppress(OSError):
+            put_folder(partial, place)  # another task may have been faster: it made the same
+
+
+def _write(chunks: Iterator[Chunk], partial: Path) -> Iterator[Chunk]:
+    """The chunks, which are in files of a folder then."""
     index = _Index([], [])
     writers: dict[str, pa.RecordBatchFileWriter] = {}
     counts: dict[str, int] = {}
@@ -105,9 +110,6 @@ def _written(chunks: Iterator[Chunk], place: Path) -> Iterator[Chunk]:
         for writer in writers.values():
             writer.close()
         (partial / _INDEX).write_bytes(msgspec.json.encode(index))
-        with contextlib.suppress(OSError):
-            os.rename(partial, place)  # another task may have been faster: it made the same
     finally:
         for writer in writers.values():
             writer.close()
-        shutil.rmtree(partial, ignore_errors=True)

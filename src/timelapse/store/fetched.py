@@ -20,7 +20,7 @@ from uuid import uuid4
 from timelapse.errors import Place as Where
 from timelapse.errors import StorageError, UsageError
 from timelapse.store.failures import writing
-from timelapse.store.parts import BLOCK, Part
+from timelapse.store.parts import BLOCK, Part, put_file
 from timelapse.store.place import Place
 from timelapse.store.places import absolute_path
 from timelapse.store.scratch import is_dead, owner
@@ -94,7 +94,7 @@ def adopt(place: Place, key: str, part: Part, made: Path) -> None:
             aside.unlink()
             return
         aside.chmod(0o444)
-        os.replace(aside, path)
+        put_file(aside, path)
         os.utime(path)
         _keep_to_limit(part.bytes)
 
@@ -157,7 +157,7 @@ def _fetch(place: Place, key: str, part: Part, path: Path) -> None:
                 wrong = _write(place, key, part, aside)
                 if not wrong:
                     aside.chmod(0o444)
-                    os.replace(aside, path)
+                    put_file(aside, path)
                     return
         except FileNotFoundError:
             raise StorageError(

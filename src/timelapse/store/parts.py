@@ -153,10 +153,7 @@ class PartWriter(Written):
                 self._aside.unlink(missing_ok=True)
 
     def _put(self) -> None:
-        if self._new:
-            os.link(self._aside, self.path)
-        else:
-            os.replace(self._aside, self.path)
+        put_file(self._aside, self.path, new=self._new)
 
 
 def write_part(path: Path, data: bytes, *, lasting: bool = False, new: bool = False) -> Part:
@@ -164,6 +161,21 @@ def write_part(path: Path, data: bytes, *, lasting: bool = False, new: bool = Fa
     with PartWriter(path, lasting=lasting, new=new) as file:
         file.write(data)
     return file.part()
+
+
+def put_file(made: Path, path: Path, *, lasting: bool = False, new: bool = False) -> None:
+    """Give a finished file its name, in place of what is there: who looks finds one or the other, whole.
+
+    `lasting`: its content is to outlive a loss of power; its name does once somebody syncs the folder. Raises FileExistsError where it
+    is to be `new` and something is there.
+    """
+    if lasting:
+        sync(made)
+    if new:
+        os.link(made, path)
+        made.unlink()
+    else:
+        os.replace(made, path)
 
 
 def sync(path: Path) -> None:

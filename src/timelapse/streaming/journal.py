@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import shutil
 import time
-import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -23,6 +21,7 @@ from timelapse.segments.manifest import IngestEntry, SegmentEntry
 from timelapse.segments.place import locked
 from timelapse.segments.segment import SEGMENT_EVENTS, fields_table, write_ordered
 from timelapse.segments.types import EventType
+from timelapse.store.moves import aside, put_folder, take_away
 from timelapse.store.parts import sync, write_part
 from timelapse.streaming import chain
 from timelapse.streaming.declared import types_of
@@ -73,16 +72,12 @@ def as_live(log: Log, last: Epoch, start_from: str | Path | None, *, takes_out: 
 
 def _create(folder: Path, types: tuple[EventType, ...]) -> None:
     """An empty log, whole from the moment that it is there: other processes ask for the journal, too."""
-    made = folder.with_name(f".{FOLDER}-{uuid.uuid4().hex}")
-    Log.from_events(made, [], _classes(types))
-    try:
-        made.rename(folder)
-    except OSError:
-        if (folder / stored.NAME).is_file():  # another process was quicker
-            shutil.rmtree(made)
-            return
-        shutil.rmtree(folder)  # what is no log is of nobody who works
-        made.rename(folder)
+    with aside(folder) as made:
+        Log.from_events(made, [], _classes(types))
+        if put_folder(made, folder, lasting=True) or (folder / stored.NAME).is_file():
+            return  # where another process was quicker, its log stays
+        take_away(folder)  # what is no log is of nobody who works
+        put_folder(made, folder, lasting=True)
 
 
 @contextmanager

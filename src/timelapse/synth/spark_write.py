@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
@@ -15,6 +16,7 @@ from timelapse.decoding import decoded
 from timelapse.errors import Cancelled, LogError
 from timelapse.progress import Progress
 from timelapse.segments.manifest import SegmentEntry
+from timelapse.store.parts import write_part
 from timelapse.synth.network import Network
 from timelapse.synth.write import STAGE, load_tables, segment_count, write_segment
 
@@ -106,11 +108,8 @@ def _collect(
 
 def _tick(path: Path, made: int) -> None:
     """Say how far a task is. Only progress: a cancelled job's folder may be gone."""
-    try:
-        path.with_suffix(".p").write_text(str(made))
-        path.with_suffix(".p").replace(path)
-    except OSError:
-        pass
+    with suppress(OSError):
+        write_part(path, str(made).encode())
 
 
 def _done(ticks: Path) -> int:

@@ -8,9 +8,6 @@ that both are joined by their sorted hashes; keys are always compared too.
 
 from __future__ import annotations
 
-import os
-import shutil
-import uuid
 from collections.abc import Iterable, Mapping, Sequence
 from operator import itemgetter
 from pathlib import Path
@@ -260,13 +257,3 @@ def buffers_of(table: pa.Table) -> list[tuple[int, int]]:
     """The addresses and sizes of a table's memory."""
     arrays = (array for column in table.columns for array in column.chunks)
     return [(b.address, b.size) for array in arrays for b in array.buffers() if b is not None]
-
-
-def link_or_copy(old: Path, new: Path) -> None:
-    """The same table under another name, atomically; without copying where the disk can."""
-    partial = new.with_name(f".{new.name}.{uuid.uuid4().hex}.partial")
-    try:
-        os.link(old, partial)
-    except OSError:
-        shutil.copyfile(old, partial)
-    os.replace(partial, new)

@@ -8,8 +8,6 @@ not have holds 0.
 
 from __future__ import annotations
 
-import shutil
-import uuid
 from array import array
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -25,6 +23,7 @@ from timelapse.kernels.iterate.bounds import ADD, SET
 from timelapse.kernels.iterate.sweep import ALWAYS
 from timelapse.kernels.iterate.tracer import TracedStore
 from timelapse.kinds.base import ABSENT, StateSpec
+from timelapse.store.moves import aside, put_folder
 from timelapse.tables.table import (
     key_arrays,
     key_list,
@@ -178,8 +177,12 @@ class Recorder:
 def write(recording: Recording, states: dict[str, StateSpec], folder: Path) -> None:
     """Keep a recording in a folder, which is there when all of it is."""
     folder.parent.mkdir(exist_ok=True)
-    partial = folder.with_name(f".{folder.name}.{uuid.uuid4().hex}.partial")
-    partial.mkdir()
+    with aside(folder) as partial:
+        _write(recording, states, partial)
+        put_folder(partial, folder)  # another attempt may have been first: it found the same
+
+
+def _write(recording: Recording, states: dict[str, StateSpec], partial: Path) -> None:
     rows = recording.rows
     write_table(_ints({"seq": rows.seqs, "end": rows.begins[1:]}), partial / "events.arrow")
     names = ("key", "needs", "low", "high", "effect", "amount")
@@ -191,12 +194,6 @@ def write(recording: Recording, states: dict[str, StateSpec], folder: Path) -> N
         if kind is not None:
             values = value_array(kind, recording.codes[name].values)
             write_table(pa.table([values], names=["v"]), partial / f"values-{name}.arrow")
-    try:
-        partial.rename(folder)
-    except OSError:  # another attempt was first: it found the same
-        shutil.rmtree(partial, ignore_errors=True)
-        if not folder.is_dir():
-            raise
 
 
 def _ints(columns: dict[str, Any]) -> pa.Table:
