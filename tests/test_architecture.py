@@ -225,6 +225,26 @@ def test_what_is_not_installed_is_imported_by_its_door_only() -> None:
     assert wrong == []
 
 
+def _is_matplotlib(one: Import) -> bool:
+    return one.target.split(".")[0] in ("matplotlib", "pylab", "mpl_toolkits")
+
+
+def test_one_room_draws() -> None:
+    """Charts are described and drawn in charts/: matplotlib is one of its two ways to draw them."""
+    drawing = {i.module for m, p in _modules() for i in _imports(m, p, types=True) if _is_matplotlib(i)}
+    assert drawing == {"timelapse.charts.drawn"}
+
+
+@pytest.mark.parametrize(
+    "code",
+    ["def f():\n    from matplotlib.figure import Figure", "if TYPE_CHECKING:\n    import matplotlib as m"],
+)
+def test_drawing_elsewhere_is_found(tmp_path: Path, code: str) -> None:
+    path = tmp_path / "planted.py"
+    path.write_text(code)
+    assert [_is_matplotlib(i) for i in _imports("planted", path, types=True)] == [True]
+
+
 def test_modules_stay_small() -> None:
     """No module has more than 500 lines, of the benchmarks neither."""
     paths = [*(path for _, path in _modules()), *(ROOT / "benchmarks").rglob("*.py")]

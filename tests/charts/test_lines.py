@@ -8,12 +8,12 @@ from itertools import pairwise
 
 import pytest
 
-from timelapse.charts.lines import Line, Spot, lines
+from timelapse.charts.lines import Line, LineChart, Spot
 
 
 def _drawn(xs: list[float], ys: list[float], **options: object) -> str:
     spots = tuple(Spot(x, y, "p") for x, y in zip(xs, ys, strict=True))
-    return lines("t", "the axis", "", [Line("a", spots)], **options).body  # type: ignore[arg-type]
+    return LineChart("t", "the axis", "", (Line("a", spots),), **options).figure().body  # type: ignore[arg-type]
 
 
 def _ticks(body: str, anchor: str) -> list[tuple[float, str]]:
@@ -68,6 +68,6 @@ def test_ticks_do_not_stand_over_each_other(low: float, high: float) -> None:
 def test_names_do_not_stand_over_each_other() -> None:
     """Some are left out where all have no room."""
     names = [f"mode='number {n}'" for n in range(12)]
-    found = _ticks(_drawn([float(n) for n in range(12)], [1.0] * 12, named=names), "middle")
+    found = _ticks(_drawn([float(n) for n in range(12)], [1.0] * 12, named=tuple(names)), "middle")
     assert found[0][1] == "mode='number …"
     assert all(u - x >= 6.2 * 14 for (x, _), (u, _) in pairwise(found))

@@ -90,10 +90,8 @@ def test_plots(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
 
 def test_a_plot_of_an_integer_parameter_has_integer_ticks(place: Path) -> None:
     """On both axes: settings and counts."""
-    from timelapse.compare.plots import sweep_figure
-
     swept = tl.sweep(load_program("rules_to_compare.py:Rules"), place / "log", {"limit": [1, 2]}, spark=False)
-    axes = sweep_figure(swept).axes[0]
+    axes = swept.figure().axes[0]
     ticks = [*axes.get_xticks(), *axes.get_yticks()]
     assert len(ticks) > 3
     assert all(float(t).is_integer() for t in ticks)

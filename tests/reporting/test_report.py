@@ -17,7 +17,7 @@ import timelapse as tl
 from tests.cli.run_cli import cli
 from tests.reporting.programs import HOSTILE, Guard, events
 from timelapse.charts import Figure
-from timelapse.charts.lines import Line, Spot, lines
+from timelapse.charts.lines import Line, LineChart, Spot
 from timelapse.compare import open_sweep
 from timelapse.display import took
 from timelapse.errors import UsageError
@@ -264,12 +264,13 @@ def test_a_folder_that_is_no_sweep(place: Path, tmp_path: Path) -> None:
 def test_axes_have_round_numbers_that_are_within() -> None:
     """Lines with one point, equal points, tiny and huge numbers, and none."""
     for values in ([3.0], [2.0, 2.0], [0.001, 0.0035], [1e300, 2e300], [-5.0, 5.0], [0.0], []):
-        drawn = lines("t", "x", "y", [Line("a", tuple(Spot(v, v, "p") for v in values))])
+        drawn = LineChart("t", "x", "y", (Line("a", tuple(Spot(v, v, "p") for v in values)),)).figure()
         marks = [float(v) for v in re.findall(r'c[xy]="([-\d.]+)"', drawn.body)]
         assert len(marks) == 2 * len(values)
         assert all(0 <= m <= drawn.width for m in marks)
     ticks = re.findall(
-        r'middle">([^<]*)<', lines("t", "x", "", [Line("a", (Spot(1, 0, ""), Spot(5, 9, "")))]).body
+        r'middle">([^<]*)<',
+        LineChart("t", "x", "", (Line("a", (Spot(1, 0, ""), Spot(5, 9, ""))),)).figure().body,
     )
     assert ticks == ["1", "2", "3", "4", "5", "x"]
 
@@ -278,7 +279,7 @@ def test_axes_have_round_numbers_that_are_within() -> None:
 def test_shares_that_are_close_are_drawn_apart(ends: tuple[float, float]) -> None:
     """The axes go around the marks, in round percents from 0 to 100, and the marks are within."""
     spots = tuple(Spot(v, v, "p") for v in ends)
-    drawn = lines("t", "x", "y", [Line("a", spots)], share=(True, True), close=True)
+    drawn = LineChart("t", "x", "y", (Line("a", spots),), share=(True, True), close=True).figure()
     marks = [float(v) for v in re.findall(r'c[xy]="([-\d.]+)"', drawn.body)]
     assert all(0 <= m <= drawn.width for m in marks)
     ticks = [float(t) for t in re.findall(r">([\d.]+)%<", drawn.body)]

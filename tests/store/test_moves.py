@@ -13,10 +13,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from timelapse.log.manifest import IngestEntry
 
 from tests.patience import LONG
 from timelapse.ingest.making import adopt
+from timelapse.segments.manifest import IngestEntry
 from timelapse.store.moves import aside, link_or_copy, move, put_folder, take_away
 from timelapse.store.parts import put_file
 

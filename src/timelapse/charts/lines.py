@@ -1,4 +1,7 @@
-"""Numbers against a setting as lines: outputs over thresholds, precision against recall."""
+"""Numbers against a setting as lines: outputs over thresholds, precision against recall.
+
+A LineChart says what is to be seen. Pages show it as SVG (`figure`); `drawn.py` has matplotlib draw the same for files and notebooks.
+"""
 
 from __future__ import annotations
 
@@ -6,12 +9,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from html import escape
 from math import floor, isfinite, log10
+from typing import NamedTuple
 
 from timelapse.charts.axis import every, label, legend, round_up
 from timelapse.charts.figure import Figure
+from timelapse.charts.style import COLOURS
 from timelapse.display import clean
 
-COLOURS = 6
+MOST = len(COLOURS)
+"""Most lines on a page."""
 _EACH = 20
 """Up to so many integers each have their tick, where there is room."""
 _LEFT, _RIGHT, _TOP, _BOTTOM = 52.0, 22.0, 44.0, 44.0
@@ -19,12 +25,13 @@ _LEFT, _RIGHT, _TOP, _BOTTOM = 52.0, 22.0, 44.0, 44.0
 
 @dataclass(frozen=True)
 class Spot:
-    """One mark. `text` is told when it is pointed at."""
+    """One mark. `text` is told when it is pointed at; `short` stands beside it where nobody can point."""
 
     x: float
     y: float
     text: str
     best: bool = False
+    short: str = ""
 
 
 @dataclass(frozen=True)
@@ -35,65 +42,91 @@ class Line:
     spots: tuple[Spot, ...]
 
 
-def lines(
-    title: str, x: str, y: str, series: Sequence[Line], *, share: tuple[bool, bool] = (False, False),
-    whole: tuple[bool, bool] = (False, False), close: bool = False, named: Sequence[str] | None = None,
-    width: float = 480.0, height: float = 270.0,
-) -> Figure:  # fmt: skip
-    """A picture of up to COLOURS lines. `x`, `y`: what the axes are; `y` may be empty where the title says it.
+class Axis(NamedTuple):
+    """Where an axis begins and ends, and its ticks with what is written at them."""
+
+    low: float
+    high: float
+    ticks: list[tuple[float, str]]
+
+
+@dataclass(frozen=True)
+class LineChart:
+    """Lines. `x`, `y`: what the axes are; `y` may be empty where the title says it.
 
     `share`: whether an axis (x, y) goes from 0 to 1 and is written in percent. `whole`: whether an axis has integers only,
     as counts and integer parameters have. `close`: it only goes as far as the marks lie, at least over 5 percent.
     `named`: what stands at x = 0, 1, 2, ... in place of numbers.
     """
-    title = clean(title)
-    head = f'<text class="title" x="4" y="16">{escape(title)}</text>'
-    known = [
-        Line(one.name, tuple(s for s in one.spots if isfinite(s.x) and isfinite(s.y)))
-        for one in series[:COLOURS]
-    ]
-    spots = [s for one in known for s in one.spots]
-    if not spots:
-        return Figure(title, f'{head}<text x="4" y="44">nothing to draw</text>', width, 60.0)
-    inner, tall = width - _LEFT - _RIGHT, height - _TOP - _BOTTOM
-    x_ends, x_ticks = _axis([s.x for s in spots], share[0], whole=whole[0], from_zero=False, close=close)
-    y_ends, y_ticks = _axis([s.y for s in spots], share[1], whole=whole[1], from_zero=True, close=close)
-    if named is not None:
-        x_ends = (0.0, float(max(1, len(named) - 1)))
-        x_ticks = [float(n) for n in range(len(named))]
 
-    texts = [named[int(t)] if named is not None else _number(t, x_ticks, share[0]) for t in x_ticks]
-    texts = [text if len(text) <= 14 else f"{text[:13]}…" for text in texts]
-    labels = list(zip(x_ticks, texts, strict=True))[:: every(texts, inner)]
+    title: str
+    x: str
+    y: str
+    series: tuple[Line, ...]
+    share: tuple[bool, bool] = (False, False)
+    whole: tuple[bool, bool] = (False, False)
+    close: bool = False
+    named: tuple[str, ...] | None = None
 
-    def across(value: float) -> float:
-        return _LEFT + (value - x_ends[0]) / (x_ends[1] - x_ends[0]) * inner
+    def known(self, most: int | None = None) -> list[Line]:
+        """The first lines, by default all, without marks that have no place."""
+        return [
+            Line(one.name, tuple(s for s in one.spots if isfinite(s.x) and isfinite(s.y)))
+            for one in self.series[:most]
+        ]
 
-    def up(value: float) -> float:
-        return _TOP + tall - (value - y_ends[0]) / (y_ends[1] - y_ends[0]) * tall
+    def axes(self, spots: Sequence[Spot], room: float) -> tuple[Axis, Axis]:
+        """Both axes for these marks, at least one; `room` is the width (in pixels) that texts below share."""
+        share, whole, close, named = self.share, self.whole, self.close, self.named
+        x_ends, x_ticks = _axis([s.x for s in spots], share[0], whole=whole[0], from_zero=False, close=close)
+        y_ends, y_ticks = _axis([s.y for s in spots], share[1], whole=whole[1], from_zero=True, close=close)
+        if named is not None:
+            x_ends = (0.0, float(max(1, len(named) - 1)))
+            x_ticks = [float(n) for n in range(len(named))]
+        texts = [named[int(t)] if named is not None else _number(t, x_ticks, share[0]) for t in x_ticks]
+        texts = [text if len(text) <= 14 else f"{text[:13]}…" for text in texts]
+        across = list(zip(x_ticks, texts, strict=True))[:: every(texts, room)]
+        return Axis(*x_ends, across), Axis(*y_ends, [(t, _number(t, y_ticks, share[1])) for t in y_ticks])
 
-    parts = [head]
-    if len(known) > 1:
-        parts += legend([(one.name, f"c{n + 1}") for n, one in enumerate(known)], width - _RIGHT, 28)
-    for tick in y_ticks:
-        parts.append(f'<path class="grid" d="M{_LEFT:g} {up(tick):.1f}h{inner:g}"/>')
-        parts.append(label(_LEFT - 8, up(tick) + 4, _number(tick, y_ticks, share[1]), "end"))
-    for tick, text in labels:
-        parts.append(f'<path class="grid" d="M{across(tick):.1f} {_TOP:g}v{tall:g}"/>')
-        parts.append(label(across(tick), height - _BOTTOM + 16, text, "middle"))
-    parts.append(f'<path class="base" d="M{_LEFT:g} {_TOP + tall:.1f}h{inner:g}"/>')
-    parts.append(label(_LEFT + inner / 2, height - 6, x, "middle"))
-    parts.append(label(4, _TOP - 8, y, "start") if y else "")
-    for place, one in enumerate(known):
-        path = "L".join(f"{across(s.x):.1f} {up(s.y):.1f}" for s in one.spots)
-        parts.append(f'<g class="line c{place + 1}">' + (f'<path d="M{path}"/>' if path else ""))
-        for s in one.spots:
-            told = f"<title>{escape(clean(s.text))}</title>"
-            at = f'cx="{across(s.x):.1f}" cy="{up(s.y):.1f}"'
-            ring = f'<circle class="ring" {at} r="8"/>' if s.best else ""
-            parts.append(f'{ring}<circle {at} r="{5 if s.best else 3.5:g}">{told}</circle>')
-        parts.append("</g>")
-    return Figure(title, "".join(parts), width, height)
+    def figure(self, width: float = 480.0, height: float = 270.0) -> Figure:
+        """A picture of up to MOST lines for pages."""
+        title = clean(self.title)
+        head = f'<text class="title" x="4" y="16">{escape(title)}</text>'
+        known = self.known(MOST)
+        spots = [s for one in known for s in one.spots]
+        if not spots:
+            return Figure(title, f'{head}<text x="4" y="44">nothing to draw</text>', width, 60.0)
+        inner, tall = width - _LEFT - _RIGHT, height - _TOP - _BOTTOM
+        below, side = self.axes(spots, inner)
+
+        def across(value: float) -> float:
+            return _LEFT + (value - below.low) / (below.high - below.low) * inner
+
+        def up(value: float) -> float:
+            return _TOP + tall - (value - side.low) / (side.high - side.low) * tall
+
+        parts = [head]
+        if len(known) > 1:
+            parts += legend([(one.name, f"c{n + 1}") for n, one in enumerate(known)], width - _RIGHT, 28)
+        for tick, text in side.ticks:
+            parts.append(f'<path class="grid" d="M{_LEFT:g} {up(tick):.1f}h{inner:g}"/>')
+            parts.append(label(_LEFT - 8, up(tick) + 4, text, "end"))
+        for tick, text in below.ticks:
+            parts.append(f'<path class="grid" d="M{across(tick):.1f} {_TOP:g}v{tall:g}"/>')
+            parts.append(label(across(tick), height - _BOTTOM + 16, text, "middle"))
+        parts.append(f'<path class="base" d="M{_LEFT:g} {_TOP + tall:.1f}h{inner:g}"/>')
+        parts.append(label(_LEFT + inner / 2, height - 6, self.x, "middle"))
+        parts.append(label(4, _TOP - 8, self.y, "start") if self.y else "")
+        for place, one in enumerate(known):
+            path = "L".join(f"{across(s.x):.1f} {up(s.y):.1f}" for s in one.spots)
+            parts.append(f'<g class="line c{place + 1}">' + (f'<path d="M{path}"/>' if path else ""))
+            for s in one.spots:
+                told = f"<title>{escape(clean(s.text))}</title>"
+                at = f'cx="{across(s.x):.1f}" cy="{up(s.y):.1f}"'
+                ring = f'<circle class="ring" {at} r="8"/>' if s.best else ""
+                parts.append(f'{ring}<circle {at} r="{5 if s.best else 3.5:g}">{told}</circle>')
+            parts.append("</g>")
+        return Figure(title, "".join(parts), width, height)
 
 
 def _axis(
@@ -133,4 +166,4 @@ def _number(value: float, ticks: Sequence[float], share: bool) -> str:
     return f"{value:.{max(0, min(12, -floor(log10(step) + 1e-9)))}f}" if 1e-12 < step < 1 else f"{value:g}"
 
 
-__all__ = ["COLOURS", "Line", "Spot", "lines"]
+__all__ = ["MOST", "Axis", "Line", "LineChart", "Spot"]

@@ -101,7 +101,6 @@ def sweep(
         from timelapse.cli.options import choose_spark
         from timelapse.cli.settings import build_program
         from timelapse.compare import sweep as run_sweep
-        from timelapse.compare.plots import save
         from timelapse.log import Log
         from timelapse.program.program import spec_of
         from timelapse.program.versions import load_named
@@ -123,7 +122,7 @@ def sweep(
         )
         if plot is not None:
             with looking(progress, "drawing the plot"):
-                save(found, plot)
+                found.figure().savefig(plot)
         if report is not None:
             with looking(progress, "writing the report"):
                 make_report(found, report, redact=redact or ())

@@ -20,10 +20,11 @@ import pyarrow as pa
 from timelapse.analysis import analyse
 from timelapse.cache.key import core_key
 from timelapse.compare.before import check_asked
+from timelapse.compare.curves import Curves
 from timelapse.compare.differences import Diff, single
 from timelapse.compare.labels import Labels
 from timelapse.compare.score import Judgement, judge
-from timelapse.display import written
+from timelapse.display import many, written
 from timelapse.errors import Place, RunError, UsageError, meant
 from timelapse.log import Log
 from timelapse.program.fingerprint import fingerprint
@@ -40,6 +41,8 @@ from timelapse.store.places import local_path
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
     from rich.console import RenderableType
+
+    from timelapse.charts.drawn import MatplotlibFigure
 
 MOST = 10_000
 """Points of a sweep."""
@@ -111,11 +114,16 @@ class Sweep:
         found = max((k for k in known if k[0] is not None), default=None)
         return None if found is None else self.points[-found[1]]
 
-    def figure(self) -> Any:
+    def figure(self) -> MatplotlibFigure:
         """A matplotlib figure: with labels precision against recall, else outputs by setting."""
-        from timelapse.compare.plots import sweep_figure
+        from timelapse.charts.drawn import drawn
 
-        return sweep_figure(self)
+        curves = Curves(self)
+        title = f"{self.program}: {many(len(self.points), 'setting', 'settings')}"
+        if any(p.judged is not None for p in self.points):
+            return drawn(replace(curves.recall(), title=title, close=False))
+        y = curves.records[0] if len(curves.records) == 1 else "outputs"
+        return drawn(replace(curves.outputs(), title=title, y=y))
 
     def __rich__(self) -> RenderableType:
         from timelapse.compare.views import sweep_card

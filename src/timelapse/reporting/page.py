@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from timelapse.charts import Figure, Timeline
-from timelapse.charts.figure import STYLE as CHART_STYLE
+from timelapse.charts.style import CSS as CHART_STYLE
 from timelapse.compare import Diff, Sweep, open_sweep
 from timelapse.display import clean, many
 from timelapse.errors import Place, UsageError

@@ -33,7 +33,7 @@ from timelapse.trace.whole import past_of
 from timelapse.trace.writers import shown_side, writers
 
 if TYPE_CHECKING:
-    from matplotlib.figure import Figure
+    from timelapse.charts.drawn import MatplotlibFigure
 
 LAST = 20
 """Writes that are found when nobody says how many."""
@@ -125,27 +125,14 @@ class History:
             return None
         return [float(v) for v in values]
 
-    def plot(self) -> Figure:
+    def plot(self) -> MatplotlibFigure:
         """A figure (matplotlib): the value over time, in steps; where it is no number, whether it was there."""
-        from datetime import UTC, datetime, timedelta
+        from timelapse.charts.drawn import steps
 
-        from matplotlib.dates import date2num
-        from matplotlib.figure import Figure
-
-        start = datetime(1970, 1, 1, tzinfo=UTC)
-        times = [start + timedelta(microseconds=e.event.ts) for e in self.entries]
         numbers = self.numbers
         values = numbers or [float(e.after is not MISSING) for e in self.entries]
-        figure = Figure(figsize=(8.5, 3.6), layout="constrained")
-        axes = figure.add_subplot()
-        axes.step(date2num(times), values, where="post", marker="o", markersize=3, color="#35618f")
-        title = place_text(self.state, self.key)
-        axes.set_title(title.replace("$", r"\$"), fontsize=10)
-        axes.set_ylabel("value" if numbers is not None else "there (1) or not (0)")
-        axes.xaxis_date()
-        axes.set_xlabel("event time (UTC)")
-        axes.grid(alpha=0.3)
-        return figure
+        label = "value" if numbers is not None else "there (1) or not (0)"
+        return steps(place_text(self.state, self.key), label, [e.event.ts for e in self.entries], values)
 
 
 def _column(values: list[Any]) -> pa.Array:
