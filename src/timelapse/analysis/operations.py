@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from timelapse.analysis.opaque import Opaque
-from timelapse.analysis.syntax import signature, tuple_of
 from timelapse.analysis.views import is_view, viewed
+from timelapse.code.syntax import signature, tuple_of
 from timelapse.kinds.base import Op, StateSpec
 from timelapse.program.pending import WRITES
 from timelapse.program.program import ProgramSpec

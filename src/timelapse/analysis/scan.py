@@ -15,11 +15,11 @@ from timelapse.analysis.mutability import Kind, Mutability
 from timelapse.analysis.opaque import Opaque
 from timelapse.analysis.operations import Operation, States, need, plain_state
 from timelapse.analysis.sends import sent_types, surely_later
-from timelapse.analysis.syntax import children, unknown_write
 from timelapse.analysis.tables import DYNAMIC, EAGER, builtin_name
 from timelapse.analysis.views import length_of, viewed
 from timelapse.code.scope import UNKNOWN, Scope
 from timelapse.code.source import all_nodes
+from timelapse.code.syntax import children
 from timelapse.model.resource import Resource
 from timelapse.program.pending import PENDING, WRITES
 from timelapse.program.program import ProgramSpec
@@ -108,14 +108,14 @@ class Scanner:
             case ast.Attribute(value=value):
                 state = self.states.named(node) or self.states.subscripted(node)
                 if state is not None:
-                    found.writes.append(unknown_write(state.name, node))
+                    found.writes.append(_unknown_write(state.name, node))
                 else:
                     found.merge(self.expression(value))
             case ast.Subscript(value=value, slice=index):
                 state = self.states.named(value)
                 found.merge(self.expression(index))
                 if state is not None and not plain_state(state):
-                    found.writes.append(unknown_write(state.name, node, index))
+                    found.writes.append(_unknown_write(state.name, node, index))
                 else:
                     found.merge(self.expression(value))
         found.weak |= self.mutability.group(self.mutability.changes(node))
@@ -443,3 +443,8 @@ class Scanner:
 
         for at, what, why in trusted_calls(self.scope, node, self.mutability, self.library):
             self.world.trust(at, what, why)
+
+
+def _unknown_write(state: str, node: ast.AST, key: ast.expr | None = None) -> StateWrite:
+    """A write of which nothing is known but where it goes."""
+    return StateWrite(state, "opaque", key, None, node, reason="it is written as one of several targets")

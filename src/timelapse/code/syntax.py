@@ -8,8 +8,6 @@ from collections.abc import Callable
 from functools import lru_cache
 from typing import Any
 
-from timelapse.analysis.ir import StateWrite
-
 
 @lru_cache(maxsize=256)
 def signature(function: Callable[..., Any]) -> tuple[list[str], dict[str, Any]]:
@@ -34,8 +32,3 @@ def tuple_of(node: ast.Call, parts: list[ast.expr]) -> ast.Tuple:
     made = ast.copy_location(ast.Tuple(parts, ast.Load()), node)
     node._tl_key = made  # type: ignore[attr-defined]
     return made
-
-
-def unknown_write(state: str, node: ast.AST, key: ast.expr | None = None) -> StateWrite:
-    """A write of which nothing is known but where it goes."""
-    return StateWrite(state, "opaque", key, None, node, reason="it is written as one of several targets")
