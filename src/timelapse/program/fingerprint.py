@@ -22,7 +22,8 @@ import site
 import sys
 import sysconfig
 import types
-from collections.abc import Iterator, Mapping
+import weakref
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import fields
 from functools import lru_cache
 from pathlib import Path
@@ -126,9 +127,7 @@ class Writer:
             raise Unsure(f"{what} of {module}" if module else what)
 
     def add(self, *parts: str) -> None:
-        for part in parts:
-            data = part.encode("utf-8", "surrogatepass")
-            self._hash.update(len(data).to_bytes(8, "little") + data)
+        self._hash.update(_framed(parts))
 
     def value(self, name: str, value: Any) -> None:
         if isinstance(value, property):
@@ -302,7 +301,7 @@ class Writer:
             return
         if self._strict and function.__dict__.get("__wrapped__") is not None:
             self.value("wrapped", function.__wrapped__)  # type: ignore[attr-defined]
-        self._code(function.__code__)
+        self._hash.update(_code(function.__code__))
         for default in (function.__defaults__ or ()), *(function.__kwdefaults__ or {}).items():
             self.value("default", default)
         for cell in function.__closure__ or ():
@@ -323,17 +322,47 @@ class Writer:
                 if isinstance(found, types.ModuleType):
                     self._module(found, names)
 
-    def _code(self, code: types.CodeType) -> None:
-        self.add(code.co_name, code.co_code.hex(), code.co_exceptiontable.hex(), str(code.co_flags))
-        self.add(str(code.co_argcount), str(code.co_posonlyargcount), str(code.co_kwonlyargcount))
-        for names in (code.co_names, code.co_varnames, code.co_freevars, code.co_cellvars):
-            self.add(str(len(names)), *names)
-        self.add(str(len(code.co_consts)))
-        for const in code.co_consts:
-            if isinstance(const, types.CodeType):
-                self._code(const)
-            else:
-                self.value("const", const)
+
+def _framed(parts: Iterable[str]) -> bytes:
+    """Texts one after the other, such that no others give the same bytes."""
+    found: list[bytes] = []
+    for part in parts:
+        data = part.encode("utf-8", "surrogatepass")
+        found += (len(data).to_bytes(8, "little"), data)
+    return b"".join(found)
+
+
+class _Written:
+    """In place of a hash: keeps what is hashed."""
+
+    def __init__(self) -> None:
+        self.parts: list[bytes] = []
+        self.update = self.parts.append
+
+
+_CODES: dict[int, tuple[weakref.ref[types.CodeType], bytes]] = {}
+"""What is hashed of code, by where that is: it never changes, and holds nothing but constants."""
+
+
+def _code(code: types.CodeType) -> bytes:
+    known = _CODES.get(id(code))
+    if known is not None and known[0]() is code:
+        return known[1]
+    writer, written = Writer(), _Written()
+    writer._hash = written  # type: ignore[assignment]
+    writer.add(code.co_name, code.co_code.hex(), code.co_exceptiontable.hex(), str(code.co_flags))
+    writer.add(str(code.co_argcount), str(code.co_posonlyargcount), str(code.co_kwonlyargcount))
+    for names in (code.co_names, code.co_varnames, code.co_freevars, code.co_cellvars):
+        writer.add(str(len(names)), *names)
+    writer.add(str(len(code.co_consts)))
+    for const in code.co_consts:
+        if isinstance(const, types.CodeType):
+            written.update(_code(const))
+        else:
+            writer.value("const", const)
+    place, found = id(code), b"".join(written.parts)
+    _CODES[place] = weakref.ref(code, lambda _: _CODES.pop(place, None)), found
+    return found
 
 
 @lru_cache(maxsize=1024)

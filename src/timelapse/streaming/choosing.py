@@ -163,11 +163,11 @@ class Choosing:
         return Way(executor, plan) if pays else None
 
     def _settled(self, own: JournalEnd, counts: Mapping[str, int]) -> tuple[Executor, Plan]:
-        asked, analysis, size = self.slicing, analyse(self.program), own.count.bit_length()
+        asked, size = self.slicing, own.count.bit_length()
 
         def make(cores: int, threads: int, machines: int = 1) -> Plan:
             return plan_of(
-                self.program, analysis, own, counts, cores=cores, threads=threads, slices=asked.slices, force=asked.strategy,
+                self.program, analyse(self.program), own, counts, cores=cores, threads=threads, slices=asked.slices, force=asked.strategy,
                 known=self._sampled, machines=machines,
             )  # fmt: skip
 

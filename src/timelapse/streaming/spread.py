@@ -13,6 +13,7 @@ import time
 import uuid
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from pathlib import Path
 
 import pyarrow as pa
@@ -135,9 +136,13 @@ class Spread:
         own.add(renumbered(taken, 0).tables, taken.rows)
         return own
 
+    @cached_property
+    def _serially(self) -> bool:
+        return analyse(self._program).serial_only is not None or not is_restorable(self._program)
+
     def _impossible(self, taken_out: int) -> str:
         """Why no epoch of the program can be processed in slices; empty where one can."""
-        if analyse(self._program).serial_only is not None or not is_restorable(self._program):
+        if self._serially:
             return "the program runs as the serial loop"
         if has_own_times(self._program) and (taken_out or self._quarantine is not None):
             return "an event that fails is taken out with all that would come of it later"
