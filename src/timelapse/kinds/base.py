@@ -220,6 +220,11 @@ class State:
     one_way: ClassVar[Literal["", "added", "set"]] = ""
     """By what its writes can be seen to give no key a value back that it has left (analysis/onward.py): "added", a whole number is added to
     it; "set", it is set to what it is compared with before."""
+    rewritten: ClassVar[frozenset[str]] = frozenset()
+    """Effects that say the same as `x[k] = v` where v is made of what the key holds in a way that the analysis recognises
+    (analysis/idioms): "add", a sum; "up", "down" and the same `_always`, an extremum; "first", a write of what is missing."""
+    settling: ClassVar[frozenset[str]] = frozenset()
+    """Effects that change nothing where the key is there already."""
     never_none: ClassVar[bool] = False
     """Whether None is refused as a value, also where the declared type has it."""
     shows_declared: ClassVar[bool] = False
@@ -228,6 +233,10 @@ class State:
     """Under what the values of a declared key stand, where they always are the same ones, and reads are made of all of them."""
     effect_words: ClassVar[Mapping[str, str]] = {}
     """Its effects in words, for explanations, where the usual words (plan/strategy.py) do not say it."""
+    in_place: ClassVar[str] = ""
+    """What is kept in it where a state that is written from its own value does not scan; empty where that is no help."""
+    adds: ClassVar[str] = ""
+    """What it adds up exactly, in words."""
     breaks: ClassVar[Mapping[str, str]]
     """The effects that do not compose, each with the reason; `{}` in it is the state's name. Every kind says them, also that there are none."""
     short: ClassVar[Short]
@@ -423,6 +432,11 @@ class State:
     def shown_stored(cls, spec: StateSpec, key: Any, stored: Any) -> Any:
         """What is stored under a key (or ABSENT, None), as it is shown where a question names it."""
         return stored
+
+    @classmethod
+    def beyond(cls, spec: StateSpec, key: Any, total: int) -> Exception:
+        """The error where what is added up under a stored key leaves int64: for kinds whose windows are sums, but `net_window`."""
+        raise TypeError("abstract")
 
     @classmethod
     def composes(cls, spec: StateSpec, effects: frozenset[str]) -> str | None:

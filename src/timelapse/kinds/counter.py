@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Generic, Literal
 from timelapse.errors import IntRange
 from timelapse.ids import INT64_MAX, INT64_MIN
 from timelapse.kinds.base import UNKEYED, Op, Short, State, StateOptions, StateSpec, Store
-from timelapse.kinds.effects import CounterDelta
+from timelapse.kinds.effects import NetDelta
 from timelapse.kinds.typevars import K
 from timelapse.model.types import INT
 
@@ -35,6 +35,8 @@ class Counter(State, Generic[K]):
     attribute_style = True
     net_window = True
     one_way: ClassVar[Literal["", "added", "set"]] = "added"
+    rewritten = frozenset({"add"})
+    adds = "integers"
     log_form = "net"
     window_form = "net"
     effect_words: ClassVar = {"set": "reset"}
@@ -59,7 +61,7 @@ class Counter(State, Generic[K]):
         "v -> v + n, or v -> n",
         "always",
     )
-    delta = CounterDelta
+    delta = NetDelta
     breaks = {}
 
     __slots__ = ("_largest",)

@@ -79,7 +79,7 @@ class Delta:
         raise TypeError("abstract")
 
 
-class SetDelta(Delta):
+class PresenceDelta(Delta):
     """Last write wins on presence. Columns: present."""
 
     form = "const"
@@ -108,7 +108,7 @@ class SetDelta(Delta):
         return list(self._last), {"present": list(self._last.values())}
 
 
-class CounterDelta(Delta):
+class NetDelta(Delta):
     """Sums, and values after a reset. Columns: reset, n."""
 
     form = "count"

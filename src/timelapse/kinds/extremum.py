@@ -38,6 +38,7 @@ class Extremum(ValueLike[K, V]):
     window_form = "best"
     shows_declared = True
     never_none = True
+    in_place = "extremes"
     breaks = {}
 
     __slots__ = ()

@@ -21,6 +21,8 @@ class First(ValueLike[K, V]):
 
     window_form = "first"
     shows_declared = True
+    settling = frozenset({"first"})
+    in_place = "first values"
     ops = {**_READS, "add": Op(effect="first", value=1)}
     short = Short(
         "`add(k, v)`: the first one stays",

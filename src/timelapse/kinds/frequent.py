@@ -71,6 +71,7 @@ class Frequent(MemberSketch[K, M]):
         "which members are counted",
         "never",
     )
+    effect_words = {"count": "count of frequent members"}
     breaks = {"count": "which members {} throws out depends on what it holds"}
 
     __slots__ = ("_decode",)

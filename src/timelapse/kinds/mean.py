@@ -17,17 +17,16 @@ import timelapse.model.decimals as decimals
 from timelapse.errors import DefinitionError, IntRange
 from timelapse.ids import INT64_MAX, INT64_MIN
 from timelapse.kinds.base import ABSENT, Op, Short, StateOptions, StateSpec, Store
-from timelapse.kinds.effects import CounterDelta, Journal
+from timelapse.kinds.effects import Journal, NetDelta
 from timelapse.kinds.grouped import Grouped, Under, joined
 from timelapse.kinds.sum import SCALE, amount_of, amount_type, amounts, declared_amount, units_of
 from timelapse.kinds.typevars import K, V
-from timelapse.model.types import FLOAT, INT, Check, OptionalType, ValueType, parse_key
+from timelapse.model.types import FLOAT, INT, Check, OptionalType, TupleType, ValueType, parse_key
 
 SUM, NUMBER = 0, 1
 
 
-def beyond(name: str, key: Any, part: int, total: int) -> IntRange:
-    """The error where the sum or the number of what a key got leaves int64."""
+def _outside(name: str, key: Any, part: int, total: int) -> IntRange:
     return IntRange(
         f"the {'sum' if part == SUM else 'number'} of {name}[{key!r}] would become {total}, outside int64",
         hint="stored integers are int64; add in a coarser unit",
@@ -43,7 +42,7 @@ def _units(spec: StateSpec) -> Check:
     return lambda value: units(check(value))
 
 
-class MeanDelta(CounterDelta):
+class MeanDelta(NetDelta):
     """Two counts per key."""
 
     __slots__ = ("_check_int",)
@@ -150,6 +149,13 @@ class Mean(Grouped, Generic[K, V]):
             "count": pa.array([number for _, _, number in rows], pa.int64()),
         }
 
+    @classmethod
+    def beyond(cls, spec: StateSpec, key: Any, total: int) -> IntRange:
+        *outer, part = key
+        return _outside(
+            spec.name, tuple(outer) if isinstance(spec.outer, TupleType) else outer[0], part, total
+        )
+
     def __getitem__(self, key: K) -> Any:
         return self.get(key)
 
@@ -202,7 +208,7 @@ class Mean(Grouped, Generic[K, V]):
             stored = self._check_key((key, part))
             total = self._get(stored, 0) + n
             if not INT64_MIN <= total <= INT64_MAX:
-                raise beyond(self._spec.name, key, part, total)
+                raise _outside(self._spec.name, key, part, total)
             if total == 0:
                 self._drop(stored)
             else:

@@ -27,7 +27,7 @@ from typing import Any, Generic
 from timelapse.errors import DefinitionError, IntRange, NotANumber, UsageError
 from timelapse.ids import INT64_MAX, INT64_MIN
 from timelapse.kinds.base import ABSENT, Op, Short, StateOptions, StateSpec, Store
-from timelapse.kinds.effects import CounterDelta, Journal
+from timelapse.kinds.effects import Journal, NetDelta
 from timelapse.kinds.grouped import Grouped, joined
 from timelapse.kinds.typevars import K
 from timelapse.model.types import FLOAT, INT, OptionalType, ValueType, parse_key
@@ -65,7 +65,7 @@ def middle_of(bucket: int, bits: int) -> float:
     return middle if bucket >= 0 else -middle
 
 
-class QuantilesDelta(CounterDelta):
+class QuantilesDelta(NetDelta):
     """A count per bucket."""
 
     __slots__ = ("_bits",)

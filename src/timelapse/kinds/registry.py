@@ -14,7 +14,7 @@ from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from timelapse.kinds.base import State
+    from timelapse.kinds.base import State, StateSpec
     from timelapse.kinds.counter import Counter
     from timelapse.kinds.distinct import Distinct
     from timelapse.kinds.extremum import Max, Min
@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from timelapse.kinds.smoothed import Decayed, Smoothed
     from timelapse.kinds.sum import Sum
     from timelapse.kinds.value import Value
+    from timelapse.model.types import ValueType
 
 MODULES: dict[str, str] = {
     "Counter": "timelapse.kinds.counter",
@@ -74,6 +75,21 @@ def forms(package: str) -> dict[type[State], Any]:
         if find_spec(path) is not None:
             found |= importlib.import_module(path).FORMS
     return found
+
+
+def numbers(name: str, key: ValueType | None) -> StateSpec:
+    """A state of the engine's own: a whole number for each key, 0 where there is none."""
+    from timelapse.kinds.base import StateSpec
+    from timelapse.model.types import INT
+
+    return StateSpec(name, kinds()["Counter"], key, INT, 0)
+
+
+def entries(name: str, key: ValueType, value: ValueType) -> StateSpec:
+    """A state of the engine's own: what was written last for each key, until it is taken out."""
+    from timelapse.kinds.base import StateSpec
+
+    return StateSpec(name, kinds()["Value"], key, value)
 
 
 def __getattr__(name: str) -> Any:

@@ -14,7 +14,7 @@ from operator import itemgetter
 from typing import Any, ClassVar, Generic
 
 from timelapse.kinds.base import Op, Short, State
-from timelapse.kinds.effects import SetDelta
+from timelapse.kinds.effects import PresenceDelta
 from timelapse.kinds.typevars import K
 
 
@@ -26,6 +26,7 @@ class Set(State, Generic[K]):
     log_form = "present"
     window_form = "latest"
     presence = True
+    settling = frozenset({"set"})
     effect_words: ClassVar = {"set": "set add", "del": "set discard"}
     columns = "`key`"
     ops = {
@@ -42,7 +43,7 @@ class Set(State, Generic[K]):
         "-> present, or -> absent",
         "always",
     )
-    delta = SetDelta
+    delta = PresenceDelta
     breaks = {}
 
     __slots__ = ()

@@ -15,7 +15,7 @@ from __future__ import annotations
 from typing import ClassVar, Generic
 
 from timelapse.kinds.base import ABSENT, Op, Short
-from timelapse.kinds.effects import SetDelta
+from timelapse.kinds.effects import PresenceDelta
 from timelapse.kinds.grouped import Grouped
 from timelapse.kinds.typevars import K, M
 
@@ -51,7 +51,7 @@ class SetOf(Grouped, Generic[K, M]):
         "as `Set`, for each member",
         "unless a whole key is cleared",
     )
-    delta = SetDelta
+    delta = PresenceDelta
     breaks = {"clear": "what `del {}[k]` removes depends on the members of the key"}
 
     __slots__ = ()

@@ -20,7 +20,7 @@ from timelapse.errors import DefinitionError, IntRange
 from timelapse.ids import INT64_MAX, INT64_MIN
 from timelapse.kinds.base import ABSENT, Short, StateOptions, StateSpec, Store
 from timelapse.kinds.counter import Counter
-from timelapse.kinds.effects import CounterDelta, Journal
+from timelapse.kinds.effects import Journal, NetDelta
 from timelapse.kinds.typevars import K, V
 from timelapse.model.types import INT, DecimalType, ValueType, parse_key, parse_value
 
@@ -69,7 +69,7 @@ def amounts(spec: StateSpec, units: Any) -> Any:
     return decimals.to_column(np.asarray(units), kind.arrow) if isinstance(kind, DecimalType) else units
 
 
-class SumDelta(CounterDelta):
+class SumDelta(NetDelta):
     """Sums of whole numbers, of amounts that have been converted."""
 
     __slots__ = ("_units",)
@@ -95,6 +95,7 @@ class Sum(Counter[K], Generic[K, V]):
     plain_reads = False
     one_way = ""
     shows_declared = True
+    adds = "decimals"
     short = Short(
         "`x[k] += a`, `x[k] -= a`, `add(k, a)`, `x[k] = a` or `set(k, a)`, `del x[k]` or `discard(k)`",
         "`x[k]`, `get(k)`, `k in x` (not 0), `top(n)`, `items()`",

@@ -74,6 +74,7 @@ class Value(ValueLike[K, V]):
 
     attribute_style = True
     one_way = "set"
+    rewritten = frozenset({"add", "up", "up_always", "down", "down_always", "first"})
     shows_declared = True
     log_form = "present"
     window_form = "latest"

@@ -11,6 +11,7 @@ from timelapse.analysis.keys import NotByKey
 from timelapse.analysis.result import ByKey, Dependency, Diagnostic, StateFacts, Write
 from timelapse.errors import Place, PlanError, meant
 from timelapse.kinds.base import StateSpec
+from timelapse.kinds.registry import kinds
 from timelapse.program.pending import PENDING, WRITES
 from timelapse.program.program import ProgramSpec
 
@@ -149,7 +150,7 @@ _EFFECTS = {
     "set": "last write", "del": "delete", "add": "integer add", "first": "first write",
     "up": "maximum", "up_always": "maximum", "top": "maximum",
     "down": "minimum", "down_always": "minimum", "bottom": "minimum",
-    "append": "append", "sketch": "union of sketches", "count": "count of frequent members", "more": "integer sum and number", "less": "integer sum and number",
+    "append": "append", "sketch": "union of sketches", "more": "integer sum and number", "less": "integer sum and number",
 }  # fmt: skip
 
 
@@ -215,7 +216,16 @@ def _own_rewrite(name: str, spec: StateSpec, via: str) -> str:
         )
     if spec.kind.net_window:
         return f"write `self.{name}[k] += n` with n from the event or from other states"
-    return f"keep sums in integers with `self.{name}[k] += n`, extremes in tl.Max or tl.Min, first values in tl.First"
+    return ", ".join((f"keep sums in integers with `self.{name}[k] += n`", *_kinds_in_place()))
+
+
+def _kinds_in_place() -> list[str]:
+    """What is kept in which kinds where a state that is written from its own value does not scan."""
+    found: dict[str, list[str]] = {}
+    for name, kind in kinds().items():
+        if kind.in_place:
+            found.setdefault(kind.in_place, []).append(f"tl.{name}")
+    return [f"{what} in {' or '.join(names)}" for what, names in found.items()]
 
 
 def _opaque_rewrite(spec: StateSpec, name: str) -> str:
@@ -230,7 +240,8 @@ def _opaque_rewrite(spec: StateSpec, name: str) -> str:
 
 def _composes_rewrite(spec: StateSpec) -> str:
     if spec.value is not None and "float" in spec.value.text:
-        return "add integers in a tl.Counter, or decimals in a tl.Sum: float sums depend on their order"
+        adding = ", or ".join(f"{kind.adds} in a tl.{name}" for name, kind in kinds().items() if kind.adds)
+        return f"add {adding}: float sums depend on their order"
     return "keep each kind of update in a state of its own, and combine them where they are read"
 
 

@@ -68,12 +68,11 @@ def pending_states(times: Sequence[TimeUse]) -> dict[str, StateSpec]:
     found = {use.what for use in times}
     if any(is_hidden(use) for use in times):
         return {}
-    from timelapse.kinds.base import StateSpec
-    from timelapse.kinds.value import Value
+    from timelapse.kinds.registry import entries
 
     names = [PENDING] * bool(found & {"send", "cancel"}) + [WRITES] * ("dated" in found)
     key, value = parse_key(tuple[int, int, int, int]), parse_value(bytes)
-    return {name: StateSpec(name, Value, key, value) for name in names}
+    return {name: entries(name, key, value) for name in names}
 
 
 def is_hidden(use: TimeUse) -> bool:

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import ast
+import inspect
 
 from timelapse.analysis.depend import Graph
 from timelapse.analysis.idioms.base import Rewritten, is_pure, reads_state, same
 from timelapse.analysis.idioms.extremum import is_apart
 from timelapse.analysis.ir import FunctionIR, StateWrite, Vertex
 from timelapse.kinds.base import StateSpec
-from timelapse.kinds.counter import Counter
-from timelapse.kinds.sum import Sum
-from timelapse.kinds.value import Value
 from timelapse.model.types import INT, TIME, DecimalType
 
 
@@ -23,7 +21,7 @@ class Addition:
     def write(self, graph: Graph, state: StateSpec, vertex: Vertex, write: StateWrite) -> Rewritten | None:
         fn, sum_ = vertex.fn, write.value
         added = state.value in (INT, TIME) or isinstance(state.value, DecimalType)
-        if state.kind not in (Counter, Sum, Value) or not added or write.effect != "set":
+        if "add" not in state.kind.rewritten or not added or write.effect != "set":
             return None
         if not isinstance(sum_, ast.BinOp) or not isinstance(sum_.op, ast.Add | ast.Sub):
             return None
@@ -40,6 +38,12 @@ class Addition:
             case ast.Call(
                 func=ast.Attribute(value=ast.Attribute(value=ast.Name(id=name), attr=attr), attr="get"),
                 args=[key, ast.Constant(value=default)], keywords=[],
-            ) if name == fn.receiver and attr == state.name and state.kind is Value and state.key is not None:  # fmt: skip
+            ) if name == fn.receiver and attr == state.name and state.key is not None and _takes_default(state):  # fmt: skip
                 return type(default) is int and default == state.default, key
         return reads_state(fn, node, state)
+
+
+def _takes_default(state: StateSpec) -> bool:
+    """Whether `get(k, d)` gives d where the key is missing."""
+    method = getattr(state.kind, "get", None)
+    return method is not None and "default" in inspect.signature(method).parameters

@@ -12,7 +12,6 @@ from timelapse.analysis.tables import builtin_name
 from timelapse.code.scope import Scope
 from timelapse.code.source import all_nodes
 from timelapse.kinds.base import ABSENT, StateSpec
-from timelapse.kinds.value import Value
 from timelapse.model.types import BYTES, FLOAT, INT, STR, TIME, DecimalType
 
 _TOTAL = (INT, TIME, STR, BYTES)
@@ -20,7 +19,11 @@ _TOTAL = (INT, TIME, STR, BYTES)
 
 
 def _ordered(state: StateSpec) -> bool:
-    return state.kind is Value and state.default is not ABSENT and (_total(state) or state.value == FLOAT)
+    return (
+        "up" in state.kind.rewritten
+        and state.default is not ABSENT
+        and (_total(state) or state.value == FLOAT)
+    )
 
 
 def _total(state: StateSpec) -> bool:

@@ -7,18 +7,17 @@ import ast
 from timelapse.analysis.idioms.base import Guard, Verdict, reads_state, same
 from timelapse.analysis.idioms.membership import membership
 from timelapse.analysis.idioms.values import never_none
-from timelapse.kinds.value import Value
 from timelapse.model.types import OptionalType
 
 
 class FirstWrite:
-    """A plain write of a Value, under a test that the key is missing (or holds None)."""
+    """A plain write, under a test that the key is missing (or holds None)."""
 
     name = "first write wins"
 
     def guard(self, found: Guard) -> Verdict | None:
         state, write = found.state, found.write
-        if state.kind is not Value or write.effect != "set" or write.value is None:
+        if "first" not in state.kind.rewritten or write.effect != "set" or write.value is None:
             return None
         absent = membership(found)
         if absent is not None:

@@ -1,7 +1,7 @@
 """`if k not in seen: seen.add(k)`: a test that spares a write which would change nothing.
 
 Also `if k in seen: return` before `seen.add(k)`, `if k in seen: seen.discard(k)`, `del` and `pop` under
-`k in x`, and `add` of a First under `k not in x`.
+`k in x`, and under `k not in x` any write that changes nothing for a key that is there.
 """
 
 from __future__ import annotations
@@ -9,8 +9,6 @@ from __future__ import annotations
 import ast
 
 from timelapse.analysis.idioms.base import Guard, Verdict, same
-from timelapse.kinds.first import First
-from timelapse.kinds.set import Set
 
 
 def membership(found: Guard) -> bool | None:
@@ -42,10 +40,8 @@ class Membership:
         if absent is None:
             return None
         kind, write = found.state.kind, found.write
-        if kind is Set and write.effect == "set":
-            return Verdict(absent, "set")
-        if kind is First and write.effect == "first":
-            return Verdict(absent, "first", write.value)
+        if write.effect in kind.settling:
+            return Verdict(absent, write.effect, write.value)
         if write.effect == "del":
             return Verdict(not absent, "del")
         is_zero = isinstance(write.value, ast.Constant) and write.value.value == 0

@@ -8,8 +8,7 @@ from timelapse.analysis.depend import Graph
 from timelapse.analysis.ir import FunctionIR
 from timelapse.analysis.tables import builtin_name
 from timelapse.code.scope import Scope
-from timelapse.kinds.counter import Counter
-from timelapse.kinds.sum import Sum
+from timelapse.kinds.base import ABSENT, StateSpec
 from timelapse.model.types import FLOAT, OptionalType, ValueType
 
 
@@ -46,7 +45,7 @@ def never_none(graph: Graph, fn: FunctionIR, node: ast.expr | None) -> bool:
         case ast.Attribute(value=ast.Name(id=name), attr=attr):
             if name == fn.receiver:
                 state = graph.functions.spec.states.get(attr)
-                return attr == "now" or (state is not None and state.kind in (Counter, Sum))
+                return attr == "now" or (state is not None and _always_there(state))
             if name == fn.event_param and attr in ("ts", "seq") and fn.definitions(name) == [fn.entry]:
                 return True
             types = field_types(graph, fn, node)
@@ -62,6 +61,12 @@ def never_none(graph: Graph, fn: FunctionIR, node: ast.expr | None) -> bool:
             ]  # fmt: skip
             return len(definitions) == len(values) == 1 and never_none(graph, fn, values[0])
     return False
+
+
+def _always_there(state: StateSpec) -> bool:
+    """Whether `self.x` reads as a value that is not None, whatever was written."""
+    declared = state.value is not None and not isinstance(state.value, OptionalType)
+    return state.kind.attribute_style and declared and state.default not in (ABSENT, None)
 
 
 def surely_float(graph: Graph, fn: FunctionIR, node: ast.expr) -> bool:

@@ -37,8 +37,8 @@ from timelapse.kernels.native.memory.arithmetic import times_left, unbits
 from timelapse.kernels.native.memory.fetch import fetch1, fetch2, fetch3
 from timelapse.kernels.native.memory.keeping import keep
 from timelapse.kernels.native.memory.linking import link, list_members
-from timelapse.kernels.native.memory.listing import in_order, largest, list_changed, list_changed_means, list_firsts
-from timelapse.kernels.native.memory.listing import list_latest, list_means, list_past, list_present
+from timelapse.kernels.native.memory.listing import in_order, largest, list_changed, list_changed_pairs, list_firsts
+from timelapse.kernels.native.memory.listing import list_latest, list_pairs, list_past, list_present
 from timelapse.kernels.native.memory.primitives import claim1, claim2, claim3, drop, faded, find1, find2, find3
 from timelapse.kernels.native.memory.primitives import nearest_quotient
 from timelapse.kernels.native.memory.primitives import is_gone, mark, owner, push_newest, put, restore, save

@@ -51,8 +51,9 @@ def cannot_rewind(unit: Unit) -> str:
     """Why this cannot be done for a pass; empty where it can."""
     if not unit.later:
         return "nothing is called later"
-    if any(views.queued for views in unit.windows.values()):
-        return "a Max or Min is looked back on"
+    queued = next((name for name, views in unit.windows.items() if views.queued), None)
+    if queued is not None:
+        return f"the best of {queued} within a window is looked back on"
     if any(views.stamped for views in unit.windows.values()) and unit.hidden:
         return "members within a window are counted"
     if unit.indexed:

@@ -20,8 +20,7 @@ from dataclasses import dataclass
 from timelapse.analysis.result import PassProgram
 from timelapse.kernels.native.refused import Refused
 from timelapse.kinds.base import StateSpec
-from timelapse.kinds.counter import Counter
-from timelapse.model.types import INT
+from timelapse.kinds.registry import numbers
 from timelapse.program.program import Program, spec_of
 from timelapse.program.times import VIEWS, width_of
 
@@ -96,12 +95,12 @@ def views_in(work: PassProgram, views: Mapping[str, Sliding], name: str) -> Slid
 
 def members_spec(spec: StateSpec, lag: int | None = None) -> StateSpec:
     """The hidden counter of a SetOf's members, by key: of those in a window, or of all."""
-    return StateSpec(f"~{spec.name}{'' if lag is None else f' {lag}'}", Counter, spec.outer, INT, 0)
+    return numbers(f"~{spec.name}{'' if lag is None else f' {lag}'}", spec.outer)
 
 
 def heads_spec(spec: StateSpec) -> StateSpec:
     """The hidden state that says where the list of a SetOf's members begins, by key (memory/linking.py)."""
-    return StateSpec(f"~{spec.name} members", Counter, spec.outer, INT, 0)
+    return numbers(f"~{spec.name} members", spec.outer)
 
 
 def is_hidden(spec: StateSpec) -> bool:

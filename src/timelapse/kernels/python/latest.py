@@ -14,9 +14,7 @@ from timelapse.kernels.python.rowlog import Cursor, PythonLog
 from timelapse.kernels.python.stores import PlainStore
 from timelapse.kinds.base import ABSENT, State
 from timelapse.kinds.grouped import Grouped
-from timelapse.kinds.mean import beyond
 from timelapse.kinds.past import ReadOnly
-from timelapse.model.types import TupleType
 from timelapse.tables.effectlog import rows_of
 from timelapse.tables.rowhash import one_array
 from timelapse.tables.table import key_list, key_names
@@ -104,15 +102,13 @@ class Sums(Cursor):
         return self._sums.items()
 
     def _check(self, under: Any) -> None:
-        """Raise IntRange where adding the window of a Mean up from nothing leaves int64 on the way: under one key, or any."""
+        """Raise IntRange where adding the window up from nothing leaves int64 on the way: under one key, or any."""
         totals: dict[Any, int] = {}
         for _, _, key, n in self._log.after(self.place):
             if under is None or key[:-1] == under:
                 total = totals[key] = totals.get(key, 0) + n
                 if not -INT64_MAX - 1 <= total <= INT64_MAX:
-                    outer = self._log.spec.outer
-                    declared = key[:-1] if isinstance(outer, TupleType) else key[0]
-                    raise beyond(self._log.spec.name, declared, key[-1], total)
+                    raise self._log.spec.kind.beyond(self._log.spec, key, total)
 
     def past(self, now: Any) -> State:
         """The state as it was `width` ago, from the one now: always the same object."""

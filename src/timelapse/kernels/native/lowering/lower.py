@@ -41,7 +41,6 @@ from timelapse.kernels.native.lowering.sending import Derived
 from timelapse.kernels.native.lowering.slides import Slides
 from timelapse.kernels.native.lowering.source import source_of
 from timelapse.kernels.native.lowering.stateful import States
-from timelapse.kernels.native.lowering.states.counter import CounterCode
 from timelapse.kernels.native.lowering.touches import touches
 from timelapse.kernels.native.lowering.trying import Trial
 from timelapse.kernels.native.lowering.unit import TAKES, Unit
@@ -79,7 +78,7 @@ def _lowered(
     alone = Lowering(program, work, final=final, ticks_apart=ticks_apart)
     alone.write()
     tables = [states for states in alone.together() if len(states) > 1]
-    steady = alone.steady_counters()
+    steady = alone.steady_states()
     counted, indexed = list(alone.unit.counted), list(alone.unit.indexed)
     if not tables and not steady and not counted and not indexed:
         return alone.finish(show)
@@ -205,14 +204,14 @@ class Lowering:
         states = [n for n in unit.states if n not in alone]
         return together(states, self._ctx.spec.states, unit.layouts, used)
 
-    def steady_counters(self) -> dict[str, int]:
-        """The exact counters of which nothing but small constants is told, once it is written; and how much an event adds."""
+    def steady_states(self) -> dict[str, int]:
+        """The exact states that are told nothing but small constants, once it is written; and how much an event adds."""
         if self._ctx.unit.left or self._ctx.unit.shared or self._ctx.unit.ticks:
             return {}
         return {
             name: code.steps.most
             for name, code in self._states.used.items()
-            if isinstance(code, CounterCode) and code.mode == "exact" and code.steps.steady
+            if code.steps is not None and code.mode == "exact" and code.steps.steady
             and name not in self._ctx.unit.hidden
         }  # fmt: skip
 

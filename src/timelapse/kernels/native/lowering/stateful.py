@@ -147,7 +147,7 @@ class States:
     def hidden(self, spec: StateSpec) -> StateCode:
         """A state that the program has not declared. None of them is shared out with the events."""
         if self._ctx.unit.shared:
-            raise Refused("members of a SetOf in a window, where events are shared out", self._ctx.line)
+            raise Refused("members in a window, where events are shared out", self._ctx.line)
         if spec.name not in self.used:
             unit = self._ctx.unit
             layout = Layout(max(1, len(key_types(spec))), spec.value, "exact", tracked=False)

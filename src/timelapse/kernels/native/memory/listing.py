@@ -13,7 +13,6 @@ from timelapse.kernels.native.memory.arithmetic import minus, minus_left
 from timelapse.kernels.native.memory.primitives import BARE, row_of
 from timelapse.kernels.native.memory.sliding import WORD
 from timelapse.kernels.native.windows import BASE, USED
-from timelapse.kinds.mean import NUMBER, SUM
 
 _SEEN = 1 << 62
 """A flag of rows that is only set while a list is made."""
@@ -101,37 +100,40 @@ def list_changed(listed, first, log, marks, cursor, slots, width, place, at):  #
 
 
 @primitive()
-def _sum_of(listed, n, slots, mask, i, width):  # type: ignore[no-untyped-def]
-    """The row of a Mean's sum, from that of its number: the key's last part is another."""
+def _beside(listed, n, slots, mask, i, width, other):  # type: ignore[no-untyped-def]
+    """The row whose key differs in its last part, which is `other`."""
     for w in range(width - 1):
         listed[n, w] = slots[i, 1 + w]
-    listed[n, width - 1] = SUM
+    listed[n, width - 1] = other
     return row_of(slots, mask, listed, n, BARE, width)
 
 
 @primitive()
-def list_means(listed, first, slots, mask, width, at):  # type: ignore[no-untyped-def]
-    """List the keys of a Mean with the sum and the number, which stand in rows of their own, in word `at`."""
+def list_pairs(listed, first, slots, mask, width, at, part, other):  # type: ignore[no-untyped-def]
+    """List declared keys under which two integers stand, in rows of their own, whose last part of the key is `part` or `other`.
+
+    Those are listed of which the integer under `part` is not 0: first the other one, then it. Both stand in word `at`.
+    """
     n = first
     for i in range(slots.shape[0]):
-        if slots[i, 0] != 0 and slots[i, width] == NUMBER and slots[i, at] != 0:
+        if slots[i, 0] != 0 and slots[i, width] == part and slots[i, at] != 0:
             if n < listed.shape[0]:
-                total = slots[_sum_of(listed, n, slots, mask, i, width), at]
-                listed[n, width - 1] = total
+                beside = slots[_beside(listed, n, slots, mask, i, width, other), at]
+                listed[n, width - 1] = beside
                 listed[n, width] = slots[i, at]
             n += 1
     return n - first
 
 
 @primitive()
-def list_changed_means(listed, first, log, marks, cursor, slots, mask, width, place, at):  # type: ignore[no-untyped-def]
+def list_changed_pairs(listed, first, log, marks, cursor, slots, mask, width, place, at, part, other):  # type: ignore[no-untyped-def]
     """The same with what was added within a lag. None of that leaves int64."""
     n = first
     for number in range(min(marks[USED] - marks[cursor], slots.shape[0])):
         i = _changed(log, marks, cursor, slots, number)
-        if i >= 0 and slots[i, width] == NUMBER and slots[i, place] != slots[i, at]:
+        if i >= 0 and slots[i, width] == part and slots[i, place] != slots[i, at]:
             if n < listed.shape[0]:
-                j = _sum_of(listed, n, slots, mask, i, width)
+                j = _beside(listed, n, slots, mask, i, width, other)
                 listed[n, width - 1] = slots[j, place] - slots[j, at]
                 listed[n, width] = slots[i, place] - slots[i, at]
             n += 1
@@ -153,7 +155,7 @@ def list_latest(listed, first, log, marks, cursor, slots, flag, width, place, si
 
 @primitive()
 def list_firsts(listed, first, log, marks, cursor, slots, width, at):  # type: ignore[no-untyped-def]
-    """List the keys of a Max or Min with the first value in their queue for a lag. `at`: where a row has the link to it."""
+    """List the keys with the first value in their queue for a lag. `at`: where a row has the link to it."""
     n = first
     for operation in range(marks[cursor], marks[USED]):
         i = log[operation, 1]

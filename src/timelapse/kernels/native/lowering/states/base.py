@@ -11,6 +11,7 @@ from timelapse.kernels.native.lowering.states.asked import Known
 from timelapse.kernels.native.lowering.states.coding import Coding, certain
 from timelapse.kernels.native.lowering.states.keys import Keys
 from timelapse.kernels.native.lowering.states.rows import Rows
+from timelapse.kernels.native.lowering.steady import Steps
 from timelapse.kernels.native.lowering.values import NONE, Value
 from timelapse.kernels.native.refused import ReadsAll, Refused
 from timelapse.kinds.base import StateSpec
@@ -42,6 +43,8 @@ class StateCode:
     """Whether `top(n)` is compiled where `items()` is."""
     lists: bool = False
     """Whether `items()` is compiled in handlers of ticks: `listing`, `listed`."""
+    steps: Steps | None = None
+    """What the pass adds to it so far, of kinds that are told how much that is (steady.py)."""
     under: Members | None = None
     """What stands under its keys, of kinds that count and list that."""
 

@@ -116,3 +116,9 @@ def word(value: Value) -> str:
 def literal(word: int) -> str:
     """A word as an expression of the generated code."""
     return spelled(word)
+
+
+def ordered(name: str, kind: ValueType) -> None:
+    """Refuse types whose order is not that of their words."""
+    if not isinstance(kind, ScalarType) or kind.name in ("str", "bytes"):
+        raise Refused(f"the order of {kind.text} ({name})")

@@ -24,8 +24,7 @@ class CounterCode(StateCode):
     parameters: ClassVar = {"add": ("n",)}
     lists = True
     ranks = True
-    steps = Steps()
-    """What the pass does to it so far."""
+    steps: Steps = Steps()
 
     def contains(self, key: Value) -> Value:
         return self._out.temp("bool", f"{self.get(key).code} != 0")

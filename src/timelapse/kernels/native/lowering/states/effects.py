@@ -9,8 +9,7 @@ from __future__ import annotations
 from timelapse.kernels.native.lowering.expressions import fitting
 from timelapse.kernels.native.lowering.form import Key
 from timelapse.kernels.native.lowering.states.base import StateCode
-from timelapse.kernels.native.lowering.states.coding import literal
-from timelapse.kernels.native.lowering.states.value import ordered
+from timelapse.kernels.native.lowering.states.coding import literal, ordered
 from timelapse.kernels.native.lowering.values import Value
 from timelapse.kernels.native.refused import Refused
 from timelapse.kinds.effects import ADD, DEL, DOWN, KEEP, SET, UP

@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import ClassVar
 
 from timelapse.kernels.native.lowering.states.base import one
+from timelapse.kernels.native.lowering.states.coding import ordered
 from timelapse.kernels.native.lowering.states.forms import Form
-from timelapse.kernels.native.lowering.states.value import Reads, ValueLikeCode, ValueView, ordered
+from timelapse.kernels.native.lowering.states.value import Reads, ValueLikeCode, ValueView
 from timelapse.kernels.native.lowering.values import NONE, Value
 from timelapse.kinds.extremum import Max, Min
 

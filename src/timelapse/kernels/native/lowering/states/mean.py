@@ -21,6 +21,9 @@ from timelapse.kinds.mean import NUMBER, SUM, Mean
 from timelapse.kinds.sum import SCALE
 from timelapse.model.types import FLOAT, INT, OptionalType, TupleType, ValueType
 
+_PARTS = f"N{NUMBER}, N{SUM}"
+"""What is listed has values, and their sum comes before their number."""
+
 
 class Means:
     """Reads. `part`: the sum or the number under a key."""
@@ -97,7 +100,9 @@ class MeanCode(StateCode):
     def means(self, first: str, at: int) -> str:
         """Code that lists all keys with the words that stand at a place of their rows."""
         rows = self.rows
-        return f"list_means(listed, {first}, {rows.table}, m{rows.index}, N{self.layout.width}, N{at})"
+        return (
+            f"list_pairs(listed, {first}, {rows.table}, m{rows.index}, N{self.layout.width}, N{at}, {_PARTS})"
+        )
 
     def listed(self, key: list[str], value: list[str]) -> Value:
         assert self.spec.outer is not None
@@ -209,7 +214,9 @@ class MeanView(View[MeanCode]):
         if not self._last:
             return self.state.means(first, self._before)
         given = f"m{self.rows.index}, N{self.layout.width}, N{self.layout.place}, N{self._before}"
-        return f"list_changed_means(listed, {first}, {self._operations}, {self.rows.table}, {given})"
+        return (
+            f"list_changed_pairs(listed, {first}, {self._operations}, {self.rows.table}, {given}, {_PARTS})"
+        )
 
 
 FORMS = {Mean: Form(MeanCode, MeanView)}

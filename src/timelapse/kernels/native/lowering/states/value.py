@@ -16,7 +16,7 @@ from timelapse.kernels.native.lowering.states.sliding import View
 from timelapse.kernels.native.lowering.values import Value
 from timelapse.kernels.native.refused import Refused
 from timelapse.kinds.value import Value as ValueKind
-from timelapse.model.types import ScalarType, ValueType
+from timelapse.model.types import ValueType
 
 
 class Reads:
@@ -197,12 +197,6 @@ class LatestView(ValueView):
 
     def listing(self, first: str) -> str:
         return self._listing_within(first)
-
-
-def ordered(name: str, kind: ValueType) -> None:
-    """Refuse types whose order is not that of their words."""
-    if not isinstance(kind, ScalarType) or kind.name in ("str", "bytes"):
-        raise Refused(f"the order of {kind.text} ({name})")
 
 
 FORMS = {ValueKind: Form(ValueCode, LatestView)}
