@@ -15,7 +15,7 @@ from hypothesis import HealthCheck, settings
 from tests import groups, ramdisk
 from tests.depth import DEPTH, FULL, deep, in_turn
 from tests.marks import derived, takes_session
-from tests.times import Measure, Times, apart
+from tests.times import Measure, Times, apart, file_of
 from timelapse.env.garbage import passed_over
 from timelapse.run import twice
 from timelapse.testing import oracle
@@ -89,15 +89,26 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     for item in items:
         for name in derived(item):
             item.add_marker(name)
-        if times.is_slow(item):
-            item.add_marker("slow")
         if not list(item.iter_markers("spark")):
             first.setdefault(item.nodeid.partition("[")[0], item)
+    spared = _one_of_each_file(list(first.values()), times)
+    for item in items:
+        if times.is_slow(item) and item not in spared:
+            item.add_marker("slow")
     items.sort(key=lambda item: (not takes_session(item), -times.of_file(item)))
     if config.getoption("--first-cases"):
         kept = set(first.values())
         config.hook.pytest_deselected(items=[item for item in items if item not in kept])
         items[:] = [item for item in items if item in kept]
+
+
+def _one_of_each_file(items: list[pytest.Item], times: Times) -> set[pytest.Item]:
+    """The quickest test of each file, among those that nothing but what they take would leave out of the inner loop."""
+    files: dict[str, list[pytest.Item]] = {}
+    for item in items:
+        if not any(item.iter_markers(name) for name in ("process", "compiled")):
+            files.setdefault(file_of(item), []).append(item)
+    return {times.quickest(found) for found in files.values()}
 
 
 @pytest.hookimpl(tryfirst=True)

@@ -7,13 +7,17 @@ import math
 import os
 import subprocess
 import sys
-from contextlib import nullcontext
+import time
+from collections.abc import Callable, Iterator
+from contextlib import nullcontext, suppress
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, NamedTuple
 
 import pytest
 
 from tests.groups import SPARK, group_of
-from tests.times import Times, apart, measured
+from tests.times import Measure, Times, apart, measured
 from timelapse.kernels.choose import SWITCH
 
 HOOKS = """
@@ -129,6 +133,49 @@ def test_what_was_measured_is_slow(request: pytest.FixtureRequest, tmp_path: Pat
     assert (read.is_slow(request.node), read.of_file(request.node)) == (True, 5.9)
     none = Times.read(tmp_path / "none")
     assert (none.is_slow(request.node), none.of_file(request.node)) == (False, math.inf)
+
+
+def test_what_is_made_once_counts_for_each_that_takes_it() -> None:
+    """But once for the file."""
+
+    class Fixture(NamedTuple):
+        scope: str
+
+    module, own = Fixture("module"), Fixture("function")
+    fixtures = {"data": (module,), "more": (own,)}
+    info = SimpleNamespace(name2fixturedefs=fixtures)
+    measure: Any = Measure(SimpleNamespace())  # type: ignore[arg-type]
+
+    def through(hook: Iterator[None], inside: Callable[[], None] = lambda: None) -> None:
+        next(hook)
+        inside()
+        with suppress(StopIteration):
+            next(hook)
+
+    def spend() -> None:
+        until = time.process_time() + 0.2
+        while time.process_time() < until:
+            pass
+
+    def set_up() -> None:
+        through(measure.pytest_fixture_setup(module), spend)
+        through(measure.pytest_fixture_setup(own), spend)
+
+    for name, inside in (("a", set_up), ("b", lambda: None)):
+        item = SimpleNamespace(nodeid=f"tests/test_kept.py::test_{name}", _fixtureinfo=info)
+        through(measure.pytest_runtest_protocol(item), inside)
+    (tests,) = measure._found.values()
+    (first,), (second,) = tests["test_a"], tests["test_b"]
+    assert first >= second + 0.1 >= 0.2
+    read = Times({}).with_measured(measure._found, Path(__file__).parents[1])
+    assert read.of_file(item) == pytest.approx(first, abs=0.06)  # type: ignore[arg-type]
+
+
+def test_of_each_file_one_stays() -> None:
+    """The quickest of those that are slow."""
+    items = [SimpleNamespace(nodeid=f"tests/test_kept.py::test_{name}") for name in "ab"]
+    found: Any = Times({"tests/test_kept.py": {"": 9.0, "test_a": 5.0, "test_b": 4.0}}).quickest(items)  # type: ignore[arg-type]
+    assert found is items[1]
 
 
 def test_time_of_processes_is_measured() -> None:

@@ -3,6 +3,7 @@
 By it files that take long are run first, and tests are marked `slow`, which the inner loop leaves out. Nobody keeps it by hand.
 A test that it does not have is new, and not slow. A file that it does not have may take long, and is run before the others: one that
 began last would leave the other processes with nothing to do. Of a test with cases the first is measured: the inner loop runs no other.
+What is made once for several tests, a fixture of a module, counts for each of them: without the first the next one would make it.
 """
 
 from __future__ import annotations
@@ -10,15 +11,17 @@ from __future__ import annotations
 import json
 import math
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-SLOW = 0.5
-"""Seconds."""
+SLOW = 0.3
+"""Seconds. With it the inner loop takes two minutes, and has tests of each room."""
+TWICE = ""
+"""Stands for no test: what counts for several, taken off the total of the file."""
 PATH = Path(__file__).with_suffix(".json")
 
 
@@ -38,6 +41,10 @@ class Times:
 
     def is_slow(self, item: pytest.Item) -> bool:
         return name_of(item) in self._files.get(file_of(item), {})
+
+    def quickest(self, items: Sequence[pytest.Item]) -> pytest.Item:
+        """The one that took least; of those that nothing is known of the first."""
+        return min(items, key=lambda item: self._files.get(file_of(item), {}).get(name_of(item), 0.0))
 
     def with_measured(self, measured: dict[str, dict[str, list[float]]], root: Path) -> Times:
         """What is known when some files were measured: files that are gone are dropped."""
@@ -69,11 +76,38 @@ class Measure:
     def __init__(self, config: pytest.Config) -> None:
         self._config = config
         self._found: dict[str, dict[str, list[float]]] = {}
+        self._shared: dict[object, float] = {}
+        """What setting up fixtures took that are not made for each test."""
+        self._made: set[object] = set()
+        """Those that were set up in the test that runs."""
 
     @pytest.hookimpl(wrapper=True, tryfirst=True)
     def pytest_runtest_protocol(self, item: pytest.Item) -> Iterator[None]:
-        with measured(self._found.setdefault(file_of(item), {}).setdefault(name_of(item), [])):
+        self._made.clear()
+        found: list[float] = []
+        try:
+            with measured(found):
+                return (yield)
+        finally:
+            info: Any = getattr(item, "_fixtureinfo", None)
+            used = [fixtures[-1] for fixtures in info.name2fixturedefs.values() if fixtures] if info else []
+            before = sum(self._shared.get(fixture, 0.0) for fixture in used if fixture not in self._made)
+            tests = self._found.setdefault(file_of(item), {})
+            tests.setdefault(name_of(item), []).append(found[0] + before)
+            if before:
+                tests.setdefault(TWICE, []).append(-before)
+
+    @pytest.hookimpl(wrapper=True, tryfirst=True)
+    def pytest_fixture_setup(self, fixturedef: Any) -> Iterator[None]:
+        if fixturedef.scope == "function":
             return (yield)
+        found: list[float] = []
+        try:
+            with measured(found):
+                return (yield)
+        finally:
+            self._shared[fixturedef] = found[0]
+            self._made.add(fixturedef)
 
     @pytest.hookimpl(optionalhook=True)
     def pytest_testnodedown(self, node: Any, error: object) -> None:
