@@ -18,8 +18,9 @@ from hypothesis import strategies as st
 import timelapse as tl
 from tests.depth import deep
 from timelapse.compare import Condition, Diff, Labels, diff, figures_of, judge
-from timelapse.compare.score import notes_of
+from timelapse.compare.score import counted, hit_in_vain, notes_of
 from timelapse.errors import UsageError
+from timelapse.reporting import report
 from timelapse.run import run_serial
 
 DAY = 86_400_000_000
@@ -274,6 +275,22 @@ def test_what_recall_counts_is_said() -> None:
     assert timeless.placed == "nowhere"
     assert "whether or not the log has them, and on no single day" in notes_of(timeless)[0][1]
     assert notes_of(judge(compared(), table([(0, True)], "n", "label"))) == []  # nothing was missed
+
+
+def test_what_was_judged_is_said(tmp_path: Path) -> None:
+    """In the same words by `diff` and on pages; that nothing was, as a warning."""
+    rows = [(0, True, DAY), (1, False, DAY), (6, False, 3 * DAY), (6, True, 4 * DAY), (99, True, 3 * DAY)]
+    found = judge(compared(), table(rows, "n", "label", "ts"), until=2 * DAY, by=["who"], items="E.n")
+    assert counted(found) == [
+        "3 labelled", "labels complete to 1970-01-03 00:00:00 UTC", "later and left out: 7 (A), 5 (B)",
+        "without a label, not judged: 3 (A), 0 (B)", "contradictory labels: 1 (the latest counts)",
+        "labels outside the log: 1",
+    ]  # fmt: skip
+    assert hit_in_vain(found) == ["who hit without anything right: 0 -> 0"]
+    page = report(compared(), tmp_path / "diff.html", judged=found).html
+    assert all(text in page for text in counted(found))
+    nothing = judge(compared(), table([(1, True), (3, False)], "n", "label"))
+    assert (True, "nothing was judged: no output of either side has a label that counts") in notes_of(nothing)
 
 
 # --- tables and fields of other types ------------------------------------------------------------------

@@ -8,8 +8,8 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from timelapse.cli.console import clean, console, line, one_line, print_json
-from timelapse.cli.view import date, moment, share, sparkline
-from timelapse.compare.score import notes_of
+from timelapse.cli.view import date, share, sparkline
+from timelapse.compare.score import counted, hit_in_vain, notes_of
 from timelapse.display import many, percent, written
 from timelapse.progress import Progress, Silent
 from timelapse.progress.patience import looking
@@ -218,30 +218,14 @@ def _print_judged(judged: Judgement) -> None:
     weighed = f", weighed by {clean(judged.weight)}" if judged.weight else ""
     line((f"{clean(judged.record)} ", "bold"),
          f"precision {_pair(total, 'precision')}   recall {_pair(total, 'recall')}   f1 {_pair(total, 'f1')}{weighed}")  # fmt: skip
-    for field, (a, b) in judged.good.items():
-        line(f"  {clean(field)} hit without anything right: {a:,} -> {b:,}")
-    said = [f"{judged.labels:,} labelled"]
-    if judged.complete is not None:
-        said.append(f"labels complete to {moment(judged.complete)}")
-    if any(judged.late):
-        said.append(f"later and left out: {judged.late[0]:,} and {judged.late[1]:,}")
-    if judged.only_right:
-        said.append("what has no label counts as wrong (labels only say what is right)")
-    elif any(judged.unjudged):
-        said.append(f"without a label, not judged: {judged.unjudged[0]:,} and {judged.unjudged[1]:,}")
-    if judged.conflicts:
-        said.append(f"contradictory labels: {judged.conflicts:,} (the latest counts)")
-    if judged.elsewhere:
-        said.append(f"labels outside the log: {judged.elsewhere:,}")
-    line(("  " + "; ".join(said), "dim"))
+    for text in hit_in_vain(judged):
+        line(f"  {text}")
+    line(("  " + "; ".join(counted(judged)), "dim"))
     for warning, text in notes_of(judged):
         line(("note: ", "yellow") if warning else ("  ", "dim"), (clean(text), "" if warning else "dim"))
-    if not (total.a.judged or total.b.judged):
-        line(("note: ", "yellow"), "nothing was judged: no output of either side has a label that counts")
     _print_groups("day", [(date(day), scores) for day, scores in judged.days])
-    for field, groups in judged.segments.items():
-        ranked = sorted(groups, key=lambda g: (-max(g[1].a.judged, g[1].b.judged), g[0]))
-        _print_groups(clean(field), ranked)
+    for field, groups in judged.ranked.items():
+        _print_groups(clean(field), groups)
 
 
 def _print_taken_out(found: Diff) -> None:

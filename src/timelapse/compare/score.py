@@ -36,6 +36,7 @@ from timelapse.compare.judging import (
 from timelapse.compare.labels import I64, Bools, Labels, codes_of, lanes_of
 from timelapse.compare.records import PLACE
 from timelapse.compare.tallies import F64, Tally, amount, tallies, tally
+from timelapse.display import clean, moment
 from timelapse.errors import UsageError, meant
 from timelapse.ids import DAY
 from timelapse.moments import Moment, micros
@@ -120,6 +121,14 @@ class Judgement:
     ignored: tuple[str, ...]
     """Columns of the labels that nothing was made of."""
     weight: str | None = None
+
+    @property
+    def ranked(self) -> dict[str, list[tuple[str, Scores]]]:
+        """The segments, those in which most was judged first."""
+        return {
+            field: sorted(found, key=lambda g: (-max(g[1].a.judged, g[1].b.judged), g[0]))
+            for field, found in self.segments.items()
+        }
 
 
 def judge(
@@ -361,6 +370,31 @@ def _scores(found: Tally, *, weighed: bool) -> Scores:
     return Scores(a, b)
 
 
+def counted(judged: Judgement) -> list[str]:
+    """What was judged and what was not, in a few words each."""
+    said = [f"{judged.labels:,} labelled"]
+    if judged.complete is not None:
+        said.append(f"labels complete to {moment(judged.complete)} UTC")
+    if any(judged.late):
+        said.append(f"later and left out: {judged.late[0]:,} (A), {judged.late[1]:,} (B)")
+    if judged.only_right:
+        said.append("what has no label counts as wrong (labels only say what is right)")
+    elif any(judged.unjudged):
+        said.append(f"without a label, not judged: {judged.unjudged[0]:,} (A), {judged.unjudged[1]:,} (B)")
+    if judged.conflicts:
+        said.append(f"contradictory labels: {judged.conflicts:,} (the latest counts)")
+    if judged.elsewhere:
+        said.append(f"labels outside the log: {judged.elsewhere:,}")
+    return said
+
+
+def hit_in_vain(judged: Judgement) -> list[str]:
+    """Of each `by` field, how many values were hit of whom nothing that was put out is right."""
+    return [
+        f"{clean(field)} hit without anything right: {a:,} -> {b:,}" for field, (a, b) in judged.good.items()
+    ]
+
+
 def notes_of(judged: Judgement) -> list[tuple[bool, str]]:
     """What a reader of precision and recall must know about how they were counted; True: a warning."""
     found: list[tuple[bool, str]] = []
@@ -376,6 +410,8 @@ def notes_of(judged: Judgement) -> list[tuple[bool, str]]:
             found.append((True, f"{missed}, {where}: the labels have no time; {ask}"))
     if judged.ignored:
         found.append((False, f"columns of the labels that were not used: {', '.join(judged.ignored)}"))
+    if not (judged.total.a.judged or judged.total.b.judged):
+        found.append((True, "nothing was judged: no output of either side has a label that counts"))
     return found
 
 
@@ -406,4 +442,4 @@ def _no_field(message: str, known: Iterable[str], wanted: str = "") -> UsageErro
     return UsageError(message, hint=f"{meant(wanted, names)}there are: {', '.join(names)}", code="TL816")
 
 
-__all__ = ["Judgement", "Score", "Scores", "judge", "notes_of"]
+__all__ = ["Judgement", "Score", "Scores", "counted", "hit_in_vain", "judge", "notes_of"]

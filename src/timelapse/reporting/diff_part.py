@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 
 from timelapse.charts import Timeline
 from timelapse.compare import Cause, Change, Diff, Judgement, RecordDiff, Scores
-from timelapse.compare.score import notes_of
+from timelapse.compare.score import counted, hit_in_vain, notes_of
 from timelapse.compare.views import differences_chart, whole_span
 from timelapse.display import clean, date, many, moment, one_line, percent, took
 from timelapse.errors import UsageError, meant
@@ -281,28 +281,11 @@ def _why(cause: Cause, redaction: Redaction) -> tuple[str, ...]:
 
 def _labels(judged: Judgement, redaction: Redaction) -> LabelPart:
     groups = [("day", [(date(day), s) for day, s in judged.days])]
-    for field, found in judged.segments.items():
+    for field, found in judged.ranked.items():
         hidden = redaction.hides(judged.record, field)
-        ranked = sorted(found, key=lambda g: (-max(g[1].a.judged, g[1].b.judged), g[0]))
-        groups.append((clean(field), [(HIDDEN if hidden else one_line(text, 60), s) for text, s in ranked]))
-    notes = [f"{judged.labels:,} labelled"]
-    if judged.weight:
-        notes.append(f"weighed by {clean(judged.weight)}")
-    if judged.complete is not None:
-        notes.append(
-            f"labels complete to {moment(judged.complete)} UTC; later and left out: {judged.late[0]:,} (A), {judged.late[1]:,} (B)"
-        )
-    if judged.only_right:
-        notes.append("labels only say what is right, so everything else counts as wrong")
-    elif any(judged.unjudged):
-        notes.append(f"without a label, not judged: {judged.unjudged[0]:,} (A), {judged.unjudged[1]:,} (B)")
-    if judged.conflicts:
-        notes.append(f"contradictory labels: {judged.conflicts:,} (the latest counts)")
-    if judged.elsewhere:
-        notes.append(f"labels outside the log: {judged.elsewhere:,}")
-    notes += [clean(text) for _, text in notes_of(judged)]
-    for field, (a, b) in judged.good.items():
-        notes.append(f"{clean(field)} hit without anything right: {a:,} -> {b:,}")
+        groups.append((clean(field), [(HIDDEN if hidden else one_line(text, 60), s) for text, s in found]))
+    notes = [f"weighed by {clean(judged.weight)}"] if judged.weight else []
+    notes += [*counted(judged), *(clean(text) for _, text in notes_of(judged)), *hit_in_vain(judged)]
     return LabelPart(
         clean(judged.record), _score("all", judged.total), (percent(judged.total.a.f1), percent(judged.total.b.f1)),
         tuple(
