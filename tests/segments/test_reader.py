@@ -131,6 +131,35 @@ def test_stored_events_come_back_to_the_last_bit(
             assert sorted(seqs) == [(e.seq, e.ts) for e in inside]
 
 
+@pytest.mark.parametrize("rich", [0, 1, 5, 300])
+def test_the_first_events_of_a_block_are_read_alone(
+    rich: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They are those that the whole block has, of however few types, and no whole block is read for them."""
+    drawn: list[tl.Event] = []
+    for n in range(300):
+        made = (
+            Rich(n, n / 3, f"t{n}", b"", None, None, [str(n)], [[n]], [n]) if n % 60 < rich else Plain(n, -n)
+        )
+        drawn.append(made)
+    log = Log.from_events(tmp_path / "log", _placed([(1, e) for e in drawn]), CLASSES, block=100)
+    reader = log.reader
+    whole = list(reader.events(0, 300, BY_NAME))
+    read = pq.ParquetFile.read_row_group
+    groups: list[int] = []
+
+    def noted(file: pq.ParquetFile, group: int, **rest: Any) -> pa.Table:
+        groups.append(group)
+        return read(file, group, **rest)
+
+    monkeypatch.setattr(pq.ParquetFile, "read_row_group", noted)
+    for begin in (0, 100, 200):
+        for count in range(1, 7):
+            assert same(list(reader.events(begin, begin + count, BY_NAME)), whole[begin : begin + count])
+    if rich in (0, 300):  # of another type there may be no more rows in a block than events are asked for
+        assert groups == []
+
+
 class Words(tl.Event):
     often: str
     seldom: str

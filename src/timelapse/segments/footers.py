@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 
 from timelapse.errors import LogError, Place, StorageError
@@ -57,3 +59,13 @@ def unreadable(path: Path, reason: object) -> LogError:
 
 
 __all__ = ["footer", "unreadable"]
+
+
+def first_rows(file: pq.ParquetFile, group: int, columns: Sequence[str], rows: int) -> pa.Table:
+    """A row group's first rows, of these columns. Only the pages that have them are read. Raises OSError, ArrowInvalid."""
+    found: list[pa.RecordBatch] = []
+    for batch in file.iter_batches(rows, row_groups=[group], columns=columns, use_threads=False):
+        found.append(batch)
+        if sum(b.num_rows for b in found) >= rows:
+            break
+    return pa.Table.from_batches(found).slice(0, rows)

@@ -21,7 +21,7 @@ import pyarrow.parquet as pq
 from timelapse.errors import LogError, Place, meant
 from timelapse.model.events import Event
 from timelapse.segments.beside import BESIDE, columns_beside
-from timelapse.segments.footers import footer, unreadable
+from timelapse.segments.footers import first_rows, footer, unreadable
 from timelapse.segments.manifest import FileEntry, Manifest, SegmentEntry
 from timelapse.segments.periods import Period
 from timelapse.segments.rows import InRows
@@ -121,6 +121,8 @@ class SameEvents(InRows):
 
 
 _MOST_FOUND = 4096
+_FEW = 16
+"""Of a block's events at most one in so many: then only the pages that have them are read."""
 
 
 @dataclass(frozen=True)
@@ -277,8 +279,10 @@ class LogReader(InRows):
                         continue
                     whole = last - first == end - start and not self.excluded
                     indexed = not whole or "seq" not in self.spared
+                    few = first == segment.base + start and (last - first) * _FEW <= end - start
+                    head = last - first if few else None
                     tables = {}
-                    for number, table in files.blocks(entries, block, wanted, indexed=indexed):
+                    for number, table in files.blocks(entries, block, wanted, indexed=indexed, head=head):
                         part = kept(cut_rows(table, first, last), excluded, first, last) if indexed else table
                         if part.num_rows:
                             tables[self.types[number].name] = part
@@ -348,12 +352,13 @@ class _Files:
             file.close()
 
     def blocks(
-        self, entries: Sequence[FileEntry], block: int, names: Mapping[int, Sequence[str]], *, indexed: bool = True
+        self, entries: Sequence[FileEntry], block: int, names: Mapping[int, Sequence[str]], *, indexed: bool = True,
+        head: int | None = None,
     ) -> Iterator[tuple[int, pa.Table]]:  # fmt: skip
         """The types' parts of a block, in the order of `entries`: `seq` (only if `indexed`), `ts` and the named fields.
 
         Where these are all its events, the type that has most of them stands wherever the others do not:
-        its index column is not read.
+        its index column is not read. `head`: only so many rows of each type, which have the block's first `head` events.
         """
         present = [entry for entry in entries if entry.rows[block]]
         start, end = self._range(block)
@@ -362,9 +367,9 @@ class _Files:
                 if self._first or names[entry.type]:
                     yield entry.type, self.block(entry, block, names[entry.type], indexed=False)
             return
-        if sum(entry.rows[block] for entry in present) != end - start:
+        if head is not None or sum(entry.rows[block] for entry in present) != end - start:
             for entry in present:
-                yield entry.type, self.block(entry, block, names[entry.type])
+                yield entry.type, self.block(entry, block, names[entry.type], rows=head)
             return
         most = max(present, key=lambda entry: entry.rows[block])
         free = np.ones(end - start, np.bool_)
@@ -392,9 +397,11 @@ class _Files:
         return folder / entry.name
 
     def block(
-        self, entry: FileEntry, block: int, names: Sequence[str], seq: npt.NDArray[np.int64] | None = None, *, indexed: bool = True
+        self, entry: FileEntry, block: int, names: Sequence[str], seq: npt.NDArray[np.int64] | None = None, *, indexed: bool = True,
+        rows: int | None = None,
     ) -> pa.Table:  # fmt: skip
-        """One type's part of a block, which has some: `seq` (read if it is not given, and only if `indexed`), `ts` and the named fields."""
+        """One type's part of a block, which has some, or the first `rows` of it: `seq` (read if it is not given, and only if `indexed`),
+        `ts` and the named fields."""
         path = self._path(entry)
         group = sum(1 for n in entry.rows[:block] if n)
         try:
@@ -410,11 +417,15 @@ class _Files:
             stored = [*self._first, *names, *(entry.beside if self._beside else ())]
             if indexed and seq is None:
                 stored = ["_i", *stored]
-            table = self._open[entry.type].read_row_group(group, columns=stored, use_threads=False)
+            file, count = self._open[entry.type], entry.rows[block]
+            if rows is None or rows >= count:
+                table = file.read_row_group(group, columns=stored, use_threads=False)
+            else:
+                count, table = rows, first_rows(file, group, stored, rows)
         except (OSError, pa.ArrowInvalid) as error:
             raise unreadable(path, error) from error
-        if table.num_rows != entry.rows[block]:
-            raise unreadable(path, f"row group {group} has {table.num_rows} rows, not {entry.rows[block]}")
+        if table.num_rows != count:
+            raise unreadable(path, f"row group {group} has {table.num_rows} rows, not {count}")
         if indexed and seq is None:
             seq = table["_i"].to_numpy() + self._segment.base
         elif seq is not None and len(seq) != table.num_rows:
