@@ -188,6 +188,7 @@ class OutputDriver(Driver):
                 name: total for (name, number), total in kept.content.items() if number == index
             }
         self._accept(reports)
+        reports[0].parts |= kept.parts  # their files are in the run
         return self._outcome([reports[i] for i in range(self._job.slices)])
 
 

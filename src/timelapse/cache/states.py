@@ -22,6 +22,7 @@ from timelapse.kernels.python.steps import calls_ahead
 from timelapse.kernels.source import Source
 from timelapse.program.program import spec_of
 from timelapse.store.moves import move
+from timelapse.store.parts import Part
 
 KIND = "states"
 CUTS = "cuts"
@@ -37,6 +38,8 @@ class KeptStates:
     """The run that found them: when, how long it took, how it was validated."""
     pending: dict[str, int] = field(default_factory=dict)
     """What lies ahead at the end, calls of `after=` handlers not counted: by state and event type."""
+    parts: dict[str, Part] = field(default_factory=dict)
+    """Sizes and checksums of the files, by their paths in a run, as far as they are known."""
 
     @property
     def seconds(self) -> float:
@@ -96,7 +99,11 @@ def hold(job: Job, reports: list[SliceReport], origin: Mapping[str, Any], folder
     names = list(spec_of(job.program).states)
     moved = {(n, r.slice): r.moved[n] for n in names for r in reports}
     content = {(n, r.slice): r.content[n] for n in names for r in reports}
-    return KeptStates(moved, content, dict(origin), _pending(job, reports))
+    return KeptStates(moved, content, dict(origin), _pending(job, reports), _parts(reports))
+
+
+def _parts(reports: Sequence[SliceReport]) -> dict[str, Part]:
+    return {name: part for r in reports for name, part in r.parts.items() if name.startswith("state/")}
 
 
 def _pending(job: Job, reports: Sequence[SliceReport]) -> dict[str, int]:
@@ -141,7 +148,8 @@ def known_of(head: Head, states: list[str]) -> KeptStates | None:
             ):
                 moved[name, number] = SumRow(*changed)
                 content[name, number] = SumRow(*held)
-        return KeptStates(moved, content, dict(head.data["origin"]), dict(head.data["pending"]))
+        parts = {name: Part(*part) for name, part in head.data.get("parts", {}).items()}
+        return KeptStates(moved, content, dict(head.data["origin"]), dict(head.data["pending"]), parts)
     except (KeyError, TypeError, ValueError):
         return None
 
@@ -162,6 +170,7 @@ def save(
         "moved": {n: [_row(r.moved[n]) for r in reports] for n in names},
         "content": {n: [_row(r.content[n]) for r in reports] for n in names},
         "origin": dict(origin),
+        "parts": {name: [part.bytes, part.crc32] for name, part in _parts(reports).items()},
     }
     why = store.publish(states_key(key), KIND, files, about, data, replace=True)
     if why is None:
