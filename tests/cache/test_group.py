@@ -67,6 +67,21 @@ def test_points_beside_the_first(
         assert [p.source for p in found.points] == ["replay", *["last rules"] * 3]
 
 
+def test_points_beside_the_first_on_spark(
+    spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In the same task: the others start none of their own."""
+    monkeypatch.setitem(spark.sparkContext.environment, "TIMELAPSE_KERNEL", "native")
+    taken = Taken(monkeypatch)
+    with written(tmp_path / "p", program=NATIVE) as module:
+        log = tl.Log.from_events(tmp_path / "log", events(module), [module.Join, module.Say], block=64)
+        found = tl.sweep(module.Talk, log, {"limit": LIMITS}, spark=spark)
+        assert taken.slices == [1] * 3
+        assert [p.run.manifest.certificate["engine"]["tasks"] for p in found.points[:1]] == [1]
+        for point in found.points:
+            same(point.run, tl.replay(module.Talk(**point.values), log, spark=False, cache=False))
+
+
 def test_no_more_than_so_many_at_a_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The next one goes through the log again, and takes others along."""
     taken = Taken(monkeypatch)

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +15,7 @@ from timelapse.cache.key import CoreKey, core_key
 from timelapse.cache.reads import Reads
 from timelapse.cache.states import KeptStates, hold, put_back
 from timelapse.engine.job import Aside, Job, SliceReport
+from timelapse.engine.outcome import Outcome
 from timelapse.kernels.companions import Companion
 from timelapse.model.types import BOOL, FLOAT, INT
 from timelapse.program.fingerprint import Unsure
@@ -69,24 +69,24 @@ class Group:
     def _held(self) -> Path:
         return self.folder / "state"
 
-    @contextmanager
-    def beside(self, job: Job, reads: Reads, key: CoreKey, log_id: str | None) -> Iterator[Aside | None]:
-        """What runs beside a job's final pass that records its program's reads: the output parts of those that follow it, as
-        far as they need no more. Its results are known when the block ends without an error."""
+    def beside(
+        self, job: Job, reads: Reads, key: CoreKey, log_id: str | None, drive: Callable[[Job], Outcome]
+    ) -> tuple[Outcome, bool]:
+        """Drive a job whose final pass records its program's reads, with the output parts beside it of the programs that follow, as far
+        as they need no more. Returns the outcome, and whether they ran: then the reads were not kept."""
         program, final = job.program, job.passes[-1]
         place = next(n for n, p in enumerate(self.programs) if p is program)
         following = [p for p in self.programs[place + 1 :] if id(p) not in self.made][:_MOST]
         found = [(p, c) for p in following if (c := _companion(p, final, reads, key, log_id))]
         if not found:
-            yield None
-            return
-        aside = Aside(tuple(c for _, c in found), self.folder, [{} for _ in found])
-        yield aside
+            return drive(job), False
+        aside = Aside(tuple(c for _, c in found), self.folder)
+        outcome = drive(replace(job, aside=aside))
+        ran = [report.aside for report in outcome.reports if report.aside is not None]
         for number, (other, _) in enumerate(found):
-            reports = aside.reports[number]
-            self.made[id(other)] = Made(
-                aside.scratch(number), job.cuts, [reports[n] for n in sorted(reports)]
-            )
+            made = [reports[number] for reports in ran if number in reports]
+            self.made[id(other)] = Made(aside.scratch(number), job.cuts, made)
+        return outcome, bool(ran)
 
 
 def _companion(

@@ -179,17 +179,15 @@ class Reuse:
             if (
                 what is recording
                 and self.group is not None
-                and isinstance(here, LocalExecutor)
                 and here.threads > 1
+                and (isinstance(here, LocalExecutor) or plan.mode != "staged")
             ):
                 return drive_with_others(what, self.group)
             return drive_alone(what)
 
         def drive_with_others(what: Job, group: Group) -> Outcome:
             assert self.reads is not None
-            with group.beside(what, self.reads, self.key, self.log_id) as aside:
-                outcome = drive_alone(dataclasses.replace(what, aside=aside))
-                self.beside = aside is not None and aside.used
+            outcome, self.beside = group.beside(what, self.reads, self.key, self.log_id, drive_alone)
             return outcome
 
         def drive_alone(what: Job) -> Outcome:

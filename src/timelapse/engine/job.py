@@ -25,16 +25,13 @@ from timelapse.tables.rowhash import ZERO, HashSum
 
 @dataclass
 class Aside:
-    """Output parts of other programs that run beside a final pass that is one task in this process.
+    """Output parts of other programs that run beside a final pass that is one task.
 
-    `reports`: for each what it did, by slice. Its files lie in `folder`, as those of an attempt. `used`: whether they
-    ran, or began to.
+    The reports of its slices tell what they did (SliceReport.aside). Their files lie in `folder`, as those of an attempt.
     """
 
     companions: tuple[Companion, ...]
     folder: Path
-    reports: list[dict[int, SliceReport]]
-    used: bool = False
 
     def scratch(self, number: int) -> Path:
         """Where the results of one of them are, laid out as in a job's scratch."""
@@ -64,7 +61,7 @@ class Job:
     lasting: bool = True
     """Whether the run is to outlive the process: then results are durable when a task ends."""
     aside: Aside | None = None
-    """What runs beside the final pass. Never shipped."""
+    """What runs beside the final pass."""
     given: int = 0
     """So many slices at the beginning are those of a run that this one starts from: they do not run."""
     clock: int | None = None
@@ -272,6 +269,8 @@ class SliceReport(msgspec.Struct):
     """What lies ahead at its end."""
     repaired: RepairRow | None = None
     """What repairing it took."""
+    aside: dict[int, SliceReport] | None = None
+    """Of output parts that ran beside it (Job.aside): what each did, by its number. One that was given up has none. None: they did not run."""
 
     def put_changes(self, changes: Mapping[str, Change]) -> None:
         self.moved = {name: SumRow.of(c.moved) for name, c in changes.items()}

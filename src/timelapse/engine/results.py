@@ -85,18 +85,19 @@ def keep_results(job: Job, task: Task, beside: Beside) -> Keep:
 
 def keep_beside(
     job: Job, aside: Aside, slice_id: int, results: Sequence[PassResult | None], threads: int
-) -> None:
-    """Write what output parts beside a slice have put out, each to a folder of its own."""
+) -> dict[int, SliceReport]:
+    """Write what output parts beside a slice have put out, each to a folder of its own. Returns their reports by their numbers."""
 
-    def write(number: int, result: PassResult) -> None:
+    def write(number: int, result: PassResult) -> SliceReport:
         report = SliceReport(slice_id, result.events, attempt=uuid.uuid4().hex)
         own = replace(job, scratch=aside.scratch(number), aside=None)
         own.attempt_path("").mkdir(parents=True, exist_ok=True)
         _write(own, report, result, 1)
-        aside.reports[number][slice_id] = report
+        return report
 
     there = [(number, result) for number, result in enumerate(results) if result is not None]
-    at_once([(result.events, partial(write, number, result)) for number, result in there], threads)
+    found = at_once([(result.events, partial(write, number, result)) for number, result in there], threads)
+    return {number: report for (number, _), report in zip(there, found, strict=True)}
 
 
 def _write(job: Job, report: SliceReport, result: PassResult, threads: int) -> None:

@@ -311,8 +311,7 @@ def _over_slices(
     exact = sorted(spec_of(job.program).states if final else work.exact)
     spill = Spill(job, exact, known) if final or set(exact) <= set(work.targets) else None
     kernel: Kernel = begin(known, rows.Before(job, task.first, starts_at, Checked(job, task).table))
-    if job.aside is not None and kernel.accompanied:
-        job.aside.used = True
+    accompanied = kernel.accompanied  # it may go on as Python, alone
     account.update(kernel.seconds)
     account["load"] = time.perf_counter() - started - sum(kernel.seconds.values())
     whole = kernel_of is not None or job.aside is not None or spill is None or bool(work.delta)
@@ -392,8 +391,8 @@ def _over_slices(
                 if done.repaired is not None:
                     slice_report.repaired = RepairRow(**vars(done.repaired))
                 keep(slice_report, done)
-                if job.aside is not None and done.beside:
-                    keep_beside(job, job.aside, slice_id, done.beside, task.threads)
+                if job.aside is not None and accompanied:
+                    slice_report.aside = keep_beside(job, job.aside, slice_id, done.beside, task.threads)
                 changed: Mapping[str, Path | pa.Table] = {
                     name: _written(job, task, slice_report, name) for name in exact
                 }
