@@ -23,6 +23,7 @@ from timelapse.cli.options import (
     TlsKey,
     examples,
 )
+from timelapse.streaming.sinknames import sink_names
 
 
 def register(app: typer.Typer) -> None:
@@ -153,7 +154,7 @@ def live(
         list[str] | None,
         typer.Option(
             metavar="SINK",
-            help="Put outputs there too: parquet:FOLDER, delta:FOLDER, postgresql://..., kafka://BROKER/PREFIX. May repeat.",
+            help=f"Put outputs there too: {sink_names()}. May repeat.",
         ),
     ] = None,
     listen: Annotated[

@@ -2,25 +2,29 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from timelapse.errors import UsageError
+from timelapse.streaming.sinknames import sink_names
 from timelapse.streaming.sinks.base import Sink
 from timelapse.streaming.sinks.delta import Delta
 from timelapse.streaming.sinks.kafka import KafkaTopics
 from timelapse.streaming.sinks.parquet import Parquet
 from timelapse.streaming.sinks.postgres import Postgres
 
+MADE: dict[str, Callable[[str], Sink]] = {
+    "parquet:": lambda text: Parquet(text.partition(":")[2]),
+    "delta:": lambda text: Delta(text.partition(":")[2]),
+    "postgresql://": Postgres,
+    "kafka://": KafkaTopics.of,
+}
+"""Makes a sink of its text, by how that begins (sinknames.py)."""
+
 
 def sink_of(text: str) -> Sink:
-    """`parquet:FOLDER`, `delta:FOLDER`, `postgresql://...`, `kafka://...`. Raises UsageError."""
-    kind, colon, rest = text.partition(":")
-    if kind in ("postgresql", "postgres") and rest.startswith("//"):
-        return Postgres(text)
-    if kind == "kafka" and rest.startswith("//"):
-        return KafkaTopics.of(text)
-    if colon and rest and kind in ("parquet", "delta"):
-        return Parquet(rest) if kind == "parquet" else Delta(rest)
-    raise UsageError(
-        f"--to {text} is no sink",
-        hint="parquet:FOLDER, delta:FOLDER, postgresql://user@host/database, or kafka://broker:9092/prefix",
-        code="TL810",
-    )
+    """The sink that a text names. Raises UsageError."""
+    name = f"postgresql:{text.partition(':')[2]}" if text.startswith("postgres://") else text
+    for begins, make in MADE.items():
+        if name.startswith(begins) and (name != begins or begins.endswith("//")):
+            return make(text)
+    raise UsageError(f"--to {text} is no sink", hint=sink_names(), code="TL810")
