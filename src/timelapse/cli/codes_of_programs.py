@@ -33,7 +33,7 @@ TL109 A resource's file that is not there
 tl.resource(path, load) reads a file; the path is relative to the working directory.
 
 TL113 A handler that does something else the second time
-Before a replay the first events of the log (256 at most, and no more than a fifth of a second) are processed twice, each event on the same state and then all of them again from the beginning, and what they write, emit, reject and raise is compared. A difference means that something outside the declared states decides with: a variable of a closure, an iterator, an object that its methods change, a library call that draws random numbers. Declare it as a state, or derive it from the event. The run's certificate says how many events were compared. Where later events differ, this does not see it. --allow-impure replays all the same, and compares nothing.
+Before a replay the first events of the log (256 at most, 32 where no call is trusted, and no more than a fifth of a second) are processed twice, each event on the same state and then all of them again from the beginning, and what they write, emit, reject and raise is compared. A difference means that something outside the declared states decides with: a variable of a closure, an iterator, an object that its methods change, a library call that draws random numbers. Declare it as a state, or derive it from the event. The run's certificate says how many events were compared. Where later events differ, this does not see it. --allow-impure replays all the same, and compares nothing.
 
 TL114 A clock
 A replay would read another time than live did. Use self.now, the event's time.

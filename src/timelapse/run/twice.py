@@ -25,6 +25,8 @@ from timelapse.serial import Loop
 
 SAMPLE = 256
 """Events, at most, that are processed twice."""
+_SEEN = 32
+"""The same where analysis trusts nothing: then it is analysis itself that is checked."""
 _SECONDS = 0.14
 """No further event is begun after so long in handlers, without the first event's, which may have to import. Slow handlers get a
 smaller sample. To process it from its beginning takes half as long again."""
@@ -41,7 +43,8 @@ def run_twice(program: Program, analysis: Analysis, reader: EventReader) -> int:
     spec = spec_of(program)
     calendars = [calendar_of(program, h) for h in spec.handlers if h.every is not None]
     classes = {cls.__name__: cls for cls in heard(spec, reader.types)}
-    end = reader.seq_after(min(SAMPLE, reader.count))
+    most = SAMPLE if analysis.trusted else min(SAMPLE, _SEEN)
+    end = reader.seq_after(min(most, reader.count))
     loops = Loop(program), Loop(program)
     spent, last, begin = 0.0, reader.ts_first, reader.ts_first
     sample: list[tuple[Event, _Effects]] = []
