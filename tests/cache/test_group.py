@@ -11,10 +11,12 @@ import timelapse as tl
 from tests.cache.programs import events, written
 from tests.cache.test_reads import NATIVE
 from tests.cache.test_states import same
-from timelapse.cache import rerun
+from tests.tuned import tune_cache, tuned
 from timelapse.cache.reads import OutputDriver
+from timelapse.compare.sweeps import sweep_as
 from timelapse.errors import HandlerError
-from timelapse.kernels.native import fallback, kernel
+from timelapse.kernels.tuning import KernelTuning, NativeTuning
+from timelapse.run.tuning import USUAL, Tuning
 
 LIMITS = [-4000, 1, 2, 10]
 
@@ -23,7 +25,7 @@ LIMITS = [-4000, 1, 2, 10]
 def _compiled(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TIMELAPSE_STATES", str(tmp_path / "cache"))
     monkeypatch.setenv("TIMELAPSE_KERNEL", "native")
-    monkeypatch.setattr(rerun, "MIN_EVENTS", 0)
+    tune_cache(tmp_path / "cache")
     monkeypatch.setattr("timelapse.run.planning.usable_cores", lambda: 3)
 
 
@@ -42,27 +44,28 @@ class Taken:
         monkeypatch.setattr(OutputDriver, "outputs", None)  # nobody runs an output part by itself
 
 
-def _compare(module: Any, log: tl.Log, limits: list[int], cls: str = "Talk") -> tl.Sweep:
+def _compare(
+    module: Any, log: tl.Log, limits: list[int], cls: str = "Talk", tuning: Tuning = USUAL
+) -> tl.Sweep:
     program = getattr(module, cls)
-    found = tl.sweep(program, log, {"limit": limits}, spark=False)
+    found = sweep_as(program, log, {"limit": limits}, None, None, False, "auto", None, {}, tuning)
     for point in found.points:
-        same(point.run, tl.replay(program(**point.values), log, spark=False, cache=False))
+        same(point.run, tuned(tuning)(program(**point.values), log, spark=False, cache=False))
         assert point.run.verify().ok
     return found
 
 
-@pytest.mark.parametrize(("slices", "piece"), [(1, kernel.PIECE), (3, kernel.PIECE), (2, 7)])
+@pytest.mark.parametrize(("slices", "piece"), [(1, 32_768), (3, 32_768), (2, 7)])
 def test_points_beside_the_first(
     slices: int, piece: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Also where what was read for a chunk comes in many parts."""
     taken = Taken(monkeypatch)
-    monkeypatch.setattr(kernel, "PIECE", piece)
     with written(tmp_path / "p", program=NATIVE) as module:
         log = tl.Log.from_events(tmp_path / "log", events(module), [module.Join, module.Say], block=64)
-        monkeypatch.setattr("timelapse.run.slices._INTERPRETED_EVENTS", 10)
-        monkeypatch.setattr("timelapse.run.slices._COMPILED_EVENTS", -(-log.count // slices))
-        found = _compare(module, log, LIMITS)
+        kernels = KernelTuning(native=NativeTuning(piece_events=piece))
+        tuning = Tuning(kernels, interpreted_events=10, compiled_events=-(-log.count // slices))
+        found = _compare(module, log, LIMITS, tuning=tuning)
         assert taken.slices == [slices] * 3
         assert [p.source for p in found.points] == ["replay", *["last rules"] * 3]
 
@@ -85,7 +88,7 @@ def test_points_beside_the_first_on_spark(
 def test_no_more_than_so_many_at_a_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The next one goes through the log again, and takes others along."""
     taken = Taken(monkeypatch)
-    monkeypatch.setattr("timelapse.cache.group._MOST", 1)
+    tune_cache(tmp_path / "cache", most_beside=1)
     with written(tmp_path / "p", program=NATIVE) as module:
         log = tl.Log.from_events(tmp_path / "log", events(module), [module.Join, module.Say], block=64)
         found = _compare(module, log, LIMITS)
@@ -122,16 +125,16 @@ def test_a_pass_that_ends_as_python_takes_nobody_along(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What it had recorded until then is not taken for the whole, now or by a later run."""
-    monkeypatch.setattr(fallback, "_BURST", 20)
+    tuning = Tuning(KernelTuning(native=NativeTuning(burst=20)))
     step = "        self.n[e.who] += e.id - 100\n"
     more = "        self.n[e.to] += 1 if e.id < 60 else e.id * 4611686018427387904 % 5\n"
     with written(tmp_path / "p", program=NATIVE.replace(step, step + more)) as module:
         log = tl.Log.from_events(tmp_path / "log", events(module), [module.Join, module.Say], block=64)
-        first = _compare(module, log, LIMITS)
+        first = _compare(module, log, LIMITS, tuning=tuning)
         assert next(p.source for p in first.points) == "replay"
         for limit in (3, 4):
-            kept = tl.replay(module.Talk(limit=limit), log, spark=False)
-            same(kept, tl.replay(module.Talk(limit=limit), log, spark=False, cache=False))
+            kept = tuned(tuning)(module.Talk(limit=limit), log, spark=False)
+            same(kept, tuned(tuning)(module.Talk(limit=limit), log, spark=False, cache=False))
 
 
 def test_results_that_are_not_written_fail_the_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -20,9 +20,9 @@ from tests.programs.catalogue import CATALOGUE, Entry
 from tests.programs.data import make
 from tests.run.test_start_from import Hit, Plain, Watch, _hits, _same
 from tests.run.test_start_from_changed import _append, _split
+from tests.tuned import tune_cache
 from tests.writers.anything import any_program
 from tests.writers.sources import load_source, random_events
-from timelapse.cache import rerun
 from timelapse.cache.store import open_store
 from timelapse.errors import HandlerError
 from timelapse.log import Log
@@ -38,7 +38,7 @@ EVENTS, KEYS = 120, 5
 @pytest.fixture(autouse=True)
 def _cached(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TIMELAPSE_STATES", str(tmp_path / "cache"))
-    monkeypatch.setattr(rerun, "MIN_EVENTS", 0)
+    tune_cache(tmp_path / "cache")
 
 
 def _goes_on(

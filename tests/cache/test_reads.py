@@ -13,9 +13,9 @@ import timelapse as tl
 from tests.cache.programs import PROGRAM, events, written
 from tests.cache.test_states import same
 from tests.depth import DEPTH, FULL, deep, some
+from tests.tuned import tune_cache
 from timelapse.analysis import analyse, final_pass
 from timelapse.analysis.outputs import output_part
-from timelapse.cache import rerun
 from timelapse.engine import portions
 from timelapse.env import machine
 from timelapse.errors import HandlerError
@@ -29,7 +29,7 @@ SLICES = deep(3, 2)
 @pytest.fixture(autouse=True)
 def _cached(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TIMELAPSE_STATES", str(tmp_path / "cache"))
-    monkeypatch.setattr(rerun, "MIN_EVENTS", 0)
+    tune_cache(tmp_path / "cache")
 
 
 def what(run: Run) -> str:

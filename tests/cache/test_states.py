@@ -14,7 +14,7 @@ import timelapse as tl
 from tests.cache.programs import PROGRAM, events, written
 from tests.cli.run_cli import cli
 from tests.depth import deep, some
-from timelapse.cache import rerun
+from tests.tuned import tune_cache
 from timelapse.errors import DefinitionError, HandlerError
 from timelapse.run import Run
 
@@ -23,7 +23,7 @@ from timelapse.run import Run
 def _cached(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A cache of its own, also for small logs."""
     monkeypatch.setenv("TIMELAPSE_STATES", str(tmp_path / "cache"))
-    monkeypatch.setattr(rerun, "MIN_EVENTS", 0)
+    tune_cache(tmp_path / "cache")
 
 
 def log_of(module: ModuleType, path: Path, seed: int = 0, count: int = 400) -> tl.Log:

@@ -19,12 +19,12 @@ from tests.cache.programs import events, written
 from tests.cache.test_reads import ALL, what
 from tests.cache.test_states import tokens
 from tests.depth import deep, some
+from tests.tuned import tune_cache
 from tests.writers.looking import looking
 from tests.writers.sending import sending
 from tests.writers.sources import in_other_times, load_source, random_events, random_program
 from timelapse.analysis import analyse
 from timelapse.analysis.outputs import output_part
-from timelapse.cache import rerun
 from timelapse.cache.key import refusal
 from timelapse.divergence import assert_same
 from timelapse.errors import DefinitionError, HandlerError, UsageError
@@ -35,7 +35,7 @@ from timelapse.run import Run
 @pytest.fixture(autouse=True)
 def _cached(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TIMELAPSE_STATES", str(tmp_path / "cache"))
-    monkeypatch.setattr(rerun, "MIN_EVENTS", 0)
+    tune_cache(tmp_path / "cache")
 
 
 HEAD = """
@@ -134,7 +134,7 @@ def kept(_kept: dict[tuple[int, int], Path], tmp_path_factory: pytest.TempPathFa
                 checked(module.Talk, log_of(module, place / "log", count), {}, slices)
             shutil.copytree(tmp_path / "cache", place / "cache")
         else:
-            shutil.copytree(place / "cache", tmp_path / "cache")
+            shutil.copytree(place / "cache", tmp_path / "cache", dirs_exist_ok=True)
         return place / "log"
 
     return copied

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 
 import timelapse as tl
-from timelapse.cache import rerun
+from tests.tuned import tune_cache
 from timelapse.compare import Sweep
 from timelapse.errors import UsageError
 from timelapse.run import run_serial
@@ -71,7 +71,7 @@ def log(tmp_path_factory: pytest.TempPathFactory) -> tl.Log:
 @pytest.fixture
 def cached(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TIMELAPSE_STATES", str(tmp_path / "states"))
-    monkeypatch.setattr(rerun, "MIN_EVENTS", 1)
+    tune_cache(tmp_path / "states", least_events=1)
 
 
 def same(found: Sweep) -> None:

@@ -27,8 +27,9 @@ from timelapse.plan import make_plan
 from timelapse.plan.cost import Measured
 from timelapse.plan.strategy import Strategy
 from timelapse.program.program import spec_of
-from timelapse.run import Run, conflicts, replay, run_serial
+from timelapse.run import Run, replay, run_serial
 from timelapse.run.conflicts import plan_of
+from timelapse.run.tuning import USUAL, Tuning
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -242,24 +243,26 @@ def test_the_planner_guesses_where_a_sample_says_that_it_pays() -> None:
     assert plan.ratio("staged") < 0.9
 
 
-def test_a_sample_is_measured_once_and_only_where_it_could_matter(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_sample_is_measured_once_and_only_where_it_could_matter() -> None:
     events = moves(6000, keys=30, most=40)
     reader, made = MemoryLog(events, [Move, Fill]), Bank()
     known: dict[str, Measured | None] = {}
     counts = {"Move": 6000, "Fill": 0}
 
-    def planned(cores: int) -> str:
-        return plan_of(made, analyse(made), reader, counts, cores=cores, threads=cores, known=known).mode
+    def planned(cores: int, tuning: Tuning = USUAL) -> str:
+        return plan_of(
+            made, analyse(made), reader, counts, cores=cores, threads=cores, known=known, tuning=tuning
+        ).mode
 
     assert planned(2) == "chain"
     assert not known, "the log is too short to be looked at"
-    monkeypatch.setattr(conflicts, "LEAST_EVENTS", 1000)
-    assert planned(1) == "chain"
+    short = Tuning(sampled_events=1000)
+    assert planned(1, short) == "chain"
     assert not known, "there is one core"
-    planned(2)
+    planned(2, short)
     found = known["moved"]
     assert found is not None
     assert found.seconds > 0
     assert 0 < found.conflicts < 0.5
-    planned(4)
+    planned(4, short)
     assert known == {"moved": found}

@@ -25,6 +25,7 @@ from timelapse.plan.schedule import Schedule, Shape, Step, Times, arrange, cuts_
 from timelapse.run import Run, run_serial
 from timelapse.run.request import Settings
 from timelapse.run.start import replay_as
+from timelapse.run.tuning import USUAL, Tuning
 
 
 class Recording(LocalExecutor):
@@ -46,11 +47,12 @@ def led(
     lead: int,
     out: Path,
     executor: LocalExecutor | None = None,
+    tuning: Tuning = USUAL,
 ) -> Run:
     made = program()
     analysis = analyse(made)
     plan = dataclasses.replace(make_plan(analysis, cores=2, slices=slices, force="staged"), lead=lead)
-    return replay_by(plan, made, log, executor or LocalExecutor(), out, slices)
+    return replay_by(plan, made, log, executor or LocalExecutor(), out, slices, tuning=tuning)
 
 
 @pytest.mark.parametrize("program", ALL, ids=lambda p: p.__name__)

@@ -31,11 +31,13 @@ from tests.engine.test_validation import (
 )
 from timelapse.analysis import analyse
 from timelapse.analysis.result import PassProgram
+from timelapse.kernels.tuning import KernelTuning
 from timelapse.log import MemoryLog
 from timelapse.plan import Plan, make_plan
 from timelapse.plan.schedule import Arrangement
 from timelapse.run import foresight, run_serial, start
 from timelapse.run.slices import cut_in_runs
+from timelapse.run.tuning import Tuning
 
 MORE = [*EVENTS, *(A(k=1, v=i, s="c", ts=10 + i) for i in range(6))]
 
@@ -91,7 +93,7 @@ def test_halves_that_run_one_after_the_other_are_two_tasks(
     def arranged(self: Plan, slices: int, cores: int | None = None, *, apart: bool = False) -> Arrangement:
         return Arrangement((1 / slices,) * slices, 1, seconds if slices == 2 else 2.0)
 
-    monkeypatch.setattr(start, "least_slices", lambda *args: 4)
+    monkeypatch.setattr(start, "least_slices", lambda *args, **given: 4)
     monkeypatch.setattr(Plan, "arrange", arranged)
     events = [A(k=i % 3, v=i % 2, s="a", ts=i) for i in range(24)]
     executor = Spans()
@@ -129,14 +131,22 @@ def test_passes_that_never_run_are_not_compiled(
     """A single task has none ahead: the compiler took a core from every such replay, and was stopped at its end."""
     asked: list[list[bool]] = []
 
-    def uncompiled(program: tl.Program, works: list[tuple[PassProgram, int, bool]], times: int) -> Any:
+    def uncompiled(
+        program: tl.Program, works: list[tuple[PassProgram, int, bool]], tuning: KernelTuning
+    ) -> Any:
         asked.append([final for _, _, final in works])
         return [], []
 
-    monkeypatch.setattr(foresight, "WARM_EVENTS", 1)
     monkeypatch.setattr(foresight, "uncompiled", uncompiled)
     events = [A(k=i % 3, v=i % 2, s="a", ts=i) for i in range(24)]
-    led(Chained, MemoryLog(events, [A, B]), 3, lead, tmp_path / "run")
+    led(
+        Chained,
+        MemoryLog(events, [A, B]),
+        3,
+        lead,
+        tmp_path / "run",
+        tuning=Tuning(KernelTuning(warm_events=1)),
+    )
     assert asked == [[True, *([False] * passes)]]
 
 

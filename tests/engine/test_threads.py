@@ -19,6 +19,7 @@ from tests.engine.logs import logs
 from tests.engine.programs import ALL, A, B, Chained
 from tests.engine.test_equivalence import Failing, assert_equal, memory
 from tests.native.fuzz.emulate import emulated
+from tests.tuned import tuned
 from timelapse.engine import results, thread_executor
 from timelapse.engine.job import SliceReport
 from timelapse.engine.portions import Portions
@@ -27,10 +28,12 @@ from timelapse.errors import Cancelled, HandlerError
 from timelapse.kernels.choose import SWITCH
 from timelapse.kernels.native import build, kernel
 from timelapse.kernels.native.memory import gathering
+from timelapse.kernels.tuning import KernelTuning, NativeTuning
 from timelapse.progress import Silent
 from timelapse.run import planning, replay, run_serial
 from timelapse.run.request import Settings
 from timelapse.run.start import replay_as
+from timelapse.run.tuning import Tuning
 
 EVENTS = [A(k=i % 7, v=i % 3, s="xy"[i % 2], ts=i) for i in range(600)]
 
@@ -196,7 +199,7 @@ class Watched(Silent):
 
 def test_ctrl_c_stops_all_tasks_and_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Tasks look after each piece; what is left of their slices is not done."""
-    monkeypatch.setattr(kernel, "PIECE", 10)
+    replay = tuned(Tuning(KernelTuning(native=NativeTuning(piece_events=10))))
     done: list[int] = []
     real = kernel.NativeKernel._call
 
@@ -218,7 +221,7 @@ def test_ctrl_c_stops_all_tasks_and_leaves_nothing(tmp_path: Path, monkeypatch: 
 
 
 def test_progress_is_told_of_every_stage(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(kernel, "PIECE", 10)
+    replay = tuned(Tuning(KernelTuning(native=NativeTuning(piece_events=10))))
     real = kernel.NativeKernel._call
 
     def slow(self: Any, *args: Any) -> int:

@@ -15,9 +15,9 @@ from tests.depth import deep
 from tests.native.gradual import switches
 from timelapse.analysis import analyse, final_pass
 from timelapse.kernels.native.looking import Views
-from timelapse.kernels.native.memory import hashtable
 from timelapse.kernels.native.memory.effectlog import LogImage, NativeLog
 from timelapse.kernels.native.memory.growth import Growth, make_ready_beside
+from timelapse.kernels.native.memory.hashtable import HashTable
 from timelapse.kernels.native.memory.keeping import Kept
 from timelapse.kernels.native.memory.layout import Layout, layout_of
 from timelapse.kernels.native.memory.strings import Interned
@@ -27,6 +27,7 @@ from timelapse.kernels.python.rowlog import PythonLog
 from timelapse.kernels.python.stores import TrackedStore
 from timelapse.kernels.python.windows import Windows
 from timelapse.kernels.rowlog import Earlier, RowLog
+from timelapse.kernels.tuning import TABLES, TableTuning
 from timelapse.kinds.effects import Journal, undo
 from timelapse.model.types import INT
 from timelapse.program.program import spec_of
@@ -95,15 +96,19 @@ def as_python(name: str) -> Made:
     return Made(log, state, journal, begin)
 
 
-def compiled(name: str) -> Made:
+def compiled(name: str, tuning: TableTuning = TABLES) -> Made:
     journal: Journal = []
     sliding = sliding_of(Looked())[name]
     layout = layout_of(SPECS[name], WORK, final=True, extra=sliding.extra)
     interned = Interned(["", b""])
-    table = NativeTable(SPECS[name], layout, interned)
+    table = NativeTable(SPECS[name], layout, interned, HashTable([layout], tuning=tuning))
     counted = Layout(1, INT, "exact", tracked=False)
     hidden = {
-        lag: NativeTable(members_spec(SPECS[name], lag), counted, interned) for lag in WIDTHS if name == "g"
+        lag: NativeTable(
+            members_spec(SPECS[name], lag), counted, interned, HashTable([counted], tuning=tuning)
+        )
+        for lag in WIDTHS
+        if name == "g"
     }
     log = NativeLog(table, sliding, hidden, kept=True)
     views = Views({name: table}, {name: log})
@@ -197,11 +202,10 @@ def test_an_event_is_undone_whose_writes_had_rows_forgotten(make: Callable[[str]
 
 
 @pytest.mark.parametrize("name", ["n", "s"])
-def test_a_slice_is_told_after_the_next_ones(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_slice_is_told_after_the_next_ones(name: str) -> None:
     """Rows of the log were forgotten since, and the table has grown, again and again; before and after somebody has let go of the image."""
-    monkeypatch.setattr(hashtable, "_FIRST", 4)
     chance = random.Random(6)
-    made = compiled(name)
+    made = compiled(name, TableTuning(first_rows=4))
     log: Any = made.log
     rows: Rows = []
     images, now, begun = list[tuple[LogImage, pa.Table]](), 0, 0
@@ -249,11 +253,11 @@ def test_a_log_goes_along_where_its_table_grows_part_by_part(
     """And where that of counts of its members does. Events are undone, slices begin, and those before are told later; now and then there is so
     much at once that a table is full before all is moved."""
     chance = random.Random(seed)
-    sizes = switches(monkeypatch, chance)
-    made, model = compiled(name), Model(name)
+    tuning, sizes = switches(monkeypatch, chance)
+    made, model = compiled(name, tuning), Model(name)
     log: Any = made.log
     tables = [log.table.hash, *(counter.hash for counter in log.hidden.values())]
-    kept, growth, now, begun = Kept(tables, 1), [Growth(0, 0) for _ in tables], 0, 0
+    kept, growth, now, begun = Kept(tables, 1, tuning), [Growth(0, 0) for _ in tables], 0, 0
     kept.settle()
     log.prepare()
     images = list[tuple[LogImage, list[tuple[int, Any, int]]]]()

@@ -14,6 +14,7 @@ import pytest
 import timelapse as tl
 from tests.cli.run_cli import cli
 from tests.patience import LONG
+from tests.tuned import tune_cache
 from timelapse.errors import StorageError, UsageError
 from timelapse.ingest.batches import RAW_LIMIT
 from timelapse.log import Log, Source
@@ -44,7 +45,7 @@ def _log(path: Path, rows: int = 60, bad: str = "") -> Log:
 
 def test_runs_and_caches_say_what_of_theirs_holds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TIMELAPSE_STATES", str(tmp_path / "cache"))
-    monkeypatch.setattr("timelapse.cache.rerun.MIN_EVENTS", 0)
+    tune_cache(tmp_path / "cache")
     log = _log(tmp_path / "log")
     replay(Sums, log, tmp_path / "runs" / "three", 3, spark=False)
     late = tmp_path / "late.csv"
@@ -72,7 +73,7 @@ def test_a_person_is_forgotten_in_the_quarantine_and_in_caches(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("TIMELAPSE_STATES", str(tmp_path / "cache"))
-    monkeypatch.setattr("timelapse.cache.rerun.MIN_EVENTS", 0)
+    tune_cache(tmp_path / "cache")
     monkeypatch.chdir(tmp_path)
     log = _log(tmp_path / "log", bad="70000000,u3,many\n71000000,u33,x\n72000000,u1,u3\n")
     replay(Sums, log, tmp_path / "run", 3, spark=False)

@@ -11,6 +11,7 @@ import pytest
 
 from timelapse.kernels.native.memory import hashtable
 from timelapse.kernels.native.memory.hashtable import Growing
+from timelapse.kernels.tuning import TableTuning
 
 
 class AtOnce:
@@ -30,8 +31,8 @@ class AtOnce:
         pass
 
 
-def switches(monkeypatch: pytest.MonkeyPatch, rng: random.Random) -> list[int]:
-    """Have tables that are small, and whose memory is there at once, grow part by part. Gets the sizes of those that did."""
+def switches(monkeypatch: pytest.MonkeyPatch, rng: random.Random) -> tuple[TableTuning, list[int]]:
+    """Thresholds with which small tables grow part by part, whose memory is there at once from now on, and the sizes of those that did."""
     found: list[int] = []
     larger = Growing.larger
 
@@ -40,14 +41,9 @@ def switches(monkeypatch: pytest.MonkeyPatch, rng: random.Random) -> list[int]:
         found.append(len(made.slots))
         return made
 
-    for name, value in (
-        ("_FIRST", 4),
-        ("_GRADUAL", 4),
-        ("_EARLY", 4),
-        ("_PART", rng.randint(1, 5)),
-        ("_EACH", 0),
-    ):
-        monkeypatch.setattr(hashtable, name, value)
+    tuning = TableTuning(
+        first_rows=4, gradual_rows=4, gradual_part=4, moved_rows=rng.randint(1, 5), moved_each=0
+    )
     monkeypatch.setattr(hashtable, "threading", SimpleNamespace(Thread=AtOnce))
     monkeypatch.setattr(Growing, "larger", noted)
-    return found
+    return tuning, found

@@ -16,6 +16,7 @@ from timelapse.analysis import PassProgram, analyse, build_pass, final_pass
 from timelapse.kernels.base import PassResult
 from timelapse.kernels.choose import SWITCH, SliceKernel
 from timelapse.kernels.source import Source
+from timelapse.kernels.tuning import USUAL, KernelTuning
 from timelapse.log import MemoryLog
 from timelapse.model.events import Event
 from timelapse.program.program import as_program, spec_of
@@ -70,13 +71,13 @@ def passes(program: type[tl.Program]) -> list[tuple[PassProgram, bool]]:
 
 def run(
     program: tl.Program, work: PassProgram, final: bool, events: Sequence[Event], cuts: Sequence[int],
-    kernel: str, monkeypatch: Any,
+    kernel: str, monkeypatch: Any, tuning: KernelTuning = USUAL,
 ) -> tuple[list[PassResult], SliceKernel, list[int]]:  # fmt: skip
     """The results of consecutive slices, the kernel, the progress reported for each."""
     log = MemoryLog(events, [A, B])
     classes = {c.__name__: c for c in (A, B) if c.__name__ in work.columns}
     monkeypatch.setenv(SWITCH, kernel)
-    made = SliceKernel(program, work, {}, 0, final=final)
+    made = SliceKernel(program, work, {}, 0, final=final, tuning=tuning)
     results, ticks = [], []
     for lo, hi in pairwise(cuts):
         told: list[int] = []
@@ -94,6 +95,7 @@ def run_mapped(
     cuts: Sequence[int],
     kernel: str,
     monkeypatch: Any,
+    tuning: KernelTuning = USUAL,
 ) -> list[PassResult]:
     """The final pass, with a new kernel for each slice, which takes keys over from the state before one by one."""
     log = MemoryLog(events, [A, B])
@@ -103,7 +105,7 @@ def run_mapped(
     starts = {name: empty(spec) for name, spec in specs.items()}
     results = []
     for lo, hi in pairwise(cuts):
-        made = SliceKernel(program, work, starts, 0, final=True, memory=0)
+        made = SliceKernel(program, work, starts, 0, final=True, memory=0, tuning=tuning)
         results.append(made.run(Source(log, lo, hi, classes, work.columns), lambda _: None))
         if results[-1].failure is not None:
             break
@@ -143,19 +145,21 @@ def _plain(table: pa.Table) -> list[dict[str, Any]]:
     return rows
 
 
-def compare(program: Any, events: list[Event], cuts: Sequence[int], monkeypatch: Any) -> int:
+def compare(
+    program: Any, events: list[Event], cuts: Sequence[int], monkeypatch: Any, tuning: KernelTuning = USUAL
+) -> int:
     """Compare all passes of a program. Returns how many of them ran compiled to the end."""
     made = as_program(program)
     count = 0
     for work, final in passes(type(made)):
         python, _, ticks = run(made, work, final, events, cuts, "interpreted", monkeypatch)
-        native, kernel, told = run(made, work, final, events, cuts, "native", monkeypatch)
+        native, kernel, told = run(made, work, final, events, cuts, "native", monkeypatch, tuning)
         assert len(native) == len(python)
         for found, expected in zip(native, python, strict=True):
             assert_equal(found, expected)
         assert told == ticks or python[-1].failure is not None
         if final:
-            mapped = run_mapped(made, work, events, cuts, "native", monkeypatch)
+            mapped = run_mapped(made, work, events, cuts, "native", monkeypatch, tuning)
             for found, expected in zip(mapped, python, strict=True):
                 assert_equal(found, expected)
         count += kernel.compiled

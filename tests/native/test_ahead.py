@@ -15,6 +15,7 @@ from tests.native.programs import A, B, Mixed, Overflowing
 from timelapse.kernels.ahead import ahead
 from timelapse.kernels.choose import SWITCH, SliceKernel
 from timelapse.kernels.source import Source
+from timelapse.kernels.tuning import KernelTuning, NativeTuning, TableTuning
 from timelapse.log import MemoryLog
 from timelapse.model.events import Event
 from timelapse.segments.reader import Chunk
@@ -98,12 +99,15 @@ class _Reader:
         return self._log.events(*args)
 
 
+SMALL = KernelTuning(native=NativeTuning(tables=TableTuning(first_rows=16)))
+
+
 def _run(program: type[tl.Program], events: list[Event], *, prefetch: bool, bad: int = -1) -> list[Any]:
     found = []
     for work, final in passes(program):
         reader: Any = _Reader(MemoryLog(events, [A, B]), 7, bad)
         classes = {c.__name__: c for c in (A, B) if c.__name__ in work.columns}
-        kernel = SliceKernel(program(), work, {}, 0, final=final, prefetch=prefetch)
+        kernel = SliceKernel(program(), work, {}, 0, final=final, prefetch=prefetch, tuning=SMALL)
         told: list[int] = []
         for lo, hi in ((0, 30), (30, 100)):
             found.append(kernel.run(Source(reader, lo, hi, classes, work.columns), told.append))
@@ -123,7 +127,6 @@ def test_a_pass_that_reads_ahead_gives_the_same(
     monkeypatch.setattr("timelapse.kernels.native.memory.gathering.WORTH_THREADS", -1)
     monkeypatch.setattr("timelapse.kernels.native.memory.gathering._PART", 4)
     monkeypatch.setattr("timelapse.kernels.native.memory.blocks.LARGE", 0)
-    monkeypatch.setattr("timelapse.kernels.native.memory.hashtable._FIRST", 16)
     events: list[Event] = [
         A(i % 3, 9 * (i > 50), f"w{i % 11}", i % 2 == 0, 0.5, b"x", i, ts=i)
         if i % 5

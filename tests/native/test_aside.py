@@ -16,6 +16,7 @@ from timelapse.kernels.base import PassResult
 from timelapse.kernels.choose import LEFT_TOO_OFTEN, SWITCH, SliceKernel
 from timelapse.kernels.native.aside import AsideKernel
 from timelapse.kernels.source import Source
+from timelapse.kernels.tuning import USUAL, KernelTuning, NativeTuning
 from timelapse.log import MemoryLog
 from timelapse.model.events import Event
 
@@ -64,7 +65,12 @@ class Leaving(tl.Program):
 
 
 def _run(
-    program: type[tl.Program], events: list[Event], workers: int, *, quarantine: bool = False
+    program: type[tl.Program],
+    events: list[Event],
+    workers: int,
+    *,
+    quarantine: bool = False,
+    tuning: KernelTuning = USUAL,
 ) -> tuple[PassResult, SliceKernel, list[int]]:
     work = final_pass(analyse(program))
     log = MemoryLog(events, [A, B])
@@ -72,7 +78,14 @@ def _run(
     classes = {c.__name__: c for c in (A, B) if c.__name__ in work.columns}
     told: list[int] = []
     kernel = SliceKernel(
-        program(), work, {}, 0, final=True, workers=workers, quarantine=1000 if quarantine else None
+        program(),
+        work,
+        {},
+        0,
+        final=True,
+        workers=workers,
+        quarantine=1000 if quarantine else None,
+        tuning=tuning,
     )
     return kernel.run(Source(log, 0, end, classes, work.columns), told.append), kernel, told
 
@@ -107,12 +120,12 @@ def test_the_first_failure_in_log_order_is_the_failure(values: list[int], quaran
         assert_equal(several, one)
 
 
-def test_where_most_events_leave_a_plain_loop_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_where_most_events_leave_a_plain_loop_goes_on() -> None:
     """With what was told of progress taken back."""
-    monkeypatch.setattr("timelapse.kernels.native.fallback._BURST", 100)
+    tuning = KernelTuning(native=NativeTuning(burst=100))
     events: list[Event] = [A(k=i, v=i, s="", ts=i) for i in range(3000)]
-    several, kernel, told = _run(Leaving, events, 2)
-    one, _, _ = _run(Leaving, events, 1)
+    several, kernel, told = _run(Leaving, events, 2, tuning=tuning)
+    one, _, _ = _run(Leaving, events, 1, tuning=tuning)
     assert kernel._aside is None
     assert kernel.why_python == LEFT_TOO_OFTEN
     assert_equal(several, one)

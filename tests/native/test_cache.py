@@ -26,6 +26,7 @@ from timelapse.kernels.native import build
 from timelapse.kernels.native.lowering.unit import Unit
 from timelapse.kernels.native.machine import jit, objects, store, version
 from timelapse.kernels.native.machine.check import kernel_cache
+from timelapse.kernels.tuning import USUAL, KernelTuning
 
 SOURCE = "SIGNATURE = (int64,)\n\n\ndef run(n):\n    return n + {}\n"
 
@@ -399,39 +400,39 @@ class Looking(Small):
 
 
 def test_programs_that_take_long_as_python_wait_sooner() -> None:
-    assert choose.cold_events(Small()) == choose.COLD_EVENTS
-    assert choose.cold_events(Looking()) == choose.COLD_EVENTS // choose.SLOWER
-    assert choose.cold_events(Looking(), 1000) == choose.WARM_EVENTS
+    assert choose.cold_events(Small()) == USUAL.cold_events
+    assert choose.cold_events(Looking()) == USUAL.cold_events // USUAL.slower
+    assert choose.cold_events(Looking(), KernelTuning(1000)) == USUAL.warm_events
 
 
 def test_small_jobs_never_wait_for_the_compiler(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Below WARM_EVENTS nothing is even looked up; below COLD_EVENTS only what is on disk runs compiled, unless
+    """Below `warm_events` nothing is even looked up; below `cold_events` only what is on disk runs compiled, unless
     the pass is one of several."""
     monkeypatch.setenv(choose.SWITCH, "auto")
     work = final_pass(analyse(Small))
 
     def kernel(events: int, times: int = 1) -> choose.SliceKernel:
-        return choose.SliceKernel(Small(), work, {}, events, final=True, times=times)
+        return choose.SliceKernel(Small(), work, {}, events, final=True, tuning=KernelTuning(times))
 
-    for events in (0, choose.WARM_EVENTS, choose.COLD_EVENTS - 1):
+    for events in (0, USUAL.warm_events, USUAL.cold_events - 1):
         assert not kernel(events).compiled
     assert counts() == {}
     assert store.entries() == []
-    assert not kernel(choose.COLD_EVENTS // 3 - 1, 3).compiled
-    assert kernel(choose.COLD_EVENTS // 3, 3).compiled
-    assert choose.cold_events(times=1000) == choose.WARM_EVENTS
-    assert choose.cold_events() == choose.COLD_EVENTS
-    assert kernel(choose.WARM_EVENTS).compiled
-    assert not kernel(choose.WARM_EVENTS - 1).compiled
+    assert not kernel(USUAL.cold_events // 3 - 1, 3).compiled
+    assert kernel(USUAL.cold_events // 3, 3).compiled
+    assert choose.cold_events(tuning=KernelTuning(1000)) == USUAL.warm_events
+    assert choose.cold_events() == USUAL.cold_events
+    assert kernel(USUAL.warm_events).compiled
+    assert not kernel(USUAL.warm_events - 1).compiled
     made = jit.COUNTS["compiled"]
     assert made > 0
     forget()
-    assert kernel(choose.WARM_EVENTS).compiled
+    assert kernel(USUAL.warm_events).compiled
     assert counts() == {"loaded": 1}
     for path in cache.iterdir():
         path.write_bytes(path.read_bytes()[:-1])
     forget()
-    assert not kernel(choose.WARM_EVENTS).compiled
+    assert not kernel(USUAL.warm_events).compiled
     assert "compiled" not in counts()
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from contextlib import nullcontext
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -12,7 +13,7 @@ import pytest
 
 from tests.depth import deep, some
 from tests.native.gradual import switches
-from timelapse.kernels.native.memory import blocks, keeping
+from timelapse.kernels.native.memory import blocks
 from timelapse.kernels.native.memory.growth import Growth, foretell, make_ready_beside
 from timelapse.kernels.native.memory.hashtable import HashTable
 from timelapse.kernels.native.memory.keeping import Kept
@@ -149,13 +150,16 @@ def test_a_table_that_grows_part_by_part_has_what_was_written_meanwhile(
 ) -> None:
     """Keys that were there, and new ones; also where a slice begins in between, or not all copies fit. Readers see the epoch before."""
     rng = random.Random(seed)
-    found = switches(monkeypatch, rng)
+    tuning, found = switches(monkeypatch, rng)
     if seed % 4 == 3:
-        monkeypatch.setattr(keeping, "_FIRST", 3)
-        monkeypatch.setattr(keeping, "MOST", 300)
+        tuning = replace(tuning, first_copies=3, copied_bytes=300)
     layout = Layout(1, ScalarType("int"), "exact", tracked=True)
-    table: Any = HashTable([layout])
-    kept, growth, none = Kept([table], 1), [Growth(0, 0)], (np.zeros(1, np.int64), np.zeros(0, np.uint8))
+    table: Any = HashTable([layout], tuning=tuning)
+    kept, growth, none = (
+        Kept([table], 1, tuning),
+        [Growth(0, 0)],
+        (np.zeros(1, np.int64), np.zeros(0, np.uint8)),
+    )
     kept.settle()
     now, before, start, written = dict[int, int](), dict[int, int](), dict[int, int](), set[int]()
     for _ in range(80):

@@ -14,6 +14,7 @@ import timelapse as tl
 from tests.cache.programs import PROGRAM, written
 from tests.depth import deep
 from tests.native.fuzz.emulate import emulated
+from tests.tuned import tune_cache
 from tests.writers.sources import load_source
 from timelapse.analysis import Severity, analyse, final_pass
 from timelapse.cache.key import CoreKey, core_key
@@ -218,10 +219,9 @@ def test_a_lambda_that_is_bound_anew_between_replays(tmp_path: Path) -> None:
 
 def test_replays_around_a_lambda_that_is_bound_anew(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """With kept states: what one replay kept is not taken for the other program."""
-    from timelapse.cache import rerun
 
     monkeypatch.setenv("TIMELAPSE_STATES", str(tmp_path / "cache"))
-    monkeypatch.setattr(rerun, "MIN_EVENTS", 0)
+    tune_cache(tmp_path / "cache")
     program = load_source(f"{HEAD}f, g = lambda x: x // 2, lambda x: x + 1\n{BODY}")
     names = vars(program)["hit"].__globals__
     events = [names["Hit"](user=i % 7, n=i % 5, ts=i) for i in range(60)]

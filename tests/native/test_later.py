@@ -10,14 +10,17 @@ import pytest
 
 from tests.native.fuzz.emulate import emulated
 from tests.native.window_programs import windowed_log, windowed_program
+from tests.tuned import tuned
 from tests.writers.sources import load_source
 from timelapse.analysis import analyse, final_pass
 from timelapse.errors import HandlerError
 from timelapse.kernels.choose import SWITCH, choice
-from timelapse.kernels.native import build, kernel
+from timelapse.kernels.native import build
 from timelapse.kernels.native.lowering.lower import lowered
+from timelapse.kernels.tuning import KernelTuning, NativeTuning
 from timelapse.program.program import spec_of
 from timelapse.run import replay, run_serial
+from timelapse.run.tuning import Tuning
 from timelapse.testing import assert_same
 
 
@@ -28,7 +31,7 @@ def test_random_programs_as_the_serial_loop(
     """Run without compiling them, also in small pieces; ticks and late handlers write, put out, reject, and leave."""
     monkeypatch.setenv(SWITCH, "native")
     monkeypatch.setattr(build, "_get", lambda text, *, compile_it: emulated(text))
-    monkeypatch.setattr(kernel, "PIECE", piece)
+    replay = tuned(Tuning(KernelTuning(native=NativeTuning(piece_events=piece))))
     through = looked = ticking = 0
     for seed in range(*seeds):
         program = load_source(windowed_program(seed, timed=True))()
@@ -124,7 +127,7 @@ class P(tl.Program):
 def test_ticks_list_keys_in_order_and_rank_them_in_machine_code(monkeypatch: pytest.MonkeyPatch) -> None:
     """Texts of all sorts, lists and records that need more room than there was, two handlers at one tick."""
     monkeypatch.setenv(SWITCH, "native")
-    monkeypatch.setattr(kernel, "PIECE", 300)
+    replay = tuned(Tuning(KernelTuning(native=NativeTuning(piece_events=300))))
     program = load_source(LISTING)
     (seen,) = spec_of(program).events
     rng, now, events = random.Random(3), 0, []

@@ -12,7 +12,7 @@ from tests.native.oracle import INTS, compare, logs, passes
 from tests.native.programs import A, B, Failing, Mixed, Note, Overflowing
 from tests.native.state_programs import Compound, Filtered, Folds, Kinds, Leaving, Refusing, Rejecting
 from timelapse.kernels.choose import choice
-from timelapse.kernels.native import kernel
+from timelapse.kernels.tuning import KernelTuning, NativeTuning
 from timelapse.model.events import Event
 
 PROGRAMS = [Mixed, Failing, Overflowing, Kinds, Folds, Compound, Rejecting, Leaving, Filtered, Refusing]
@@ -57,12 +57,12 @@ def test_small_values_run_compiled_to_the_end(monkeypatch: pytest.MonkeyPatch) -
 
 def test_tables_grow(monkeypatch: pytest.MonkeyPatch) -> None:
     """Many keys, more events than one call of the compiled function takes, state kept over slices."""
-    monkeypatch.setattr(kernel, "PIECE", 3_000)
+    tuning = KernelTuning(native=NativeTuning(piece_events=3_000))
     events: list[Event] = [
         A(i * 2654435761 % 100003, i % 4, f"w{i % 5003}", i % 2 == 0, 0.5, b"x", i, ts=i)
         for i in range(9_000)
     ]
-    assert compare(Mixed, events, [0, 7_000, 9_000], monkeypatch) == len(passes(Mixed))
+    assert compare(Mixed, events, [0, 7_000, 9_000], monkeypatch, tuning) == len(passes(Mixed))
 
 
 def test_an_event_that_leaves_int64_on_the_way_runs_in_python(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -14,18 +14,21 @@ from tests.depth import DEPTH, FULL, deep, in_turn, some
 from tests.native.fuzz.emulate import emulated
 from tests.native.test_windows import SOURCE
 from tests.native.window_programs import windowed_log, windowed_program
+from tests.tuned import tuned
 from tests.writers.sources import load_source
 from timelapse.errors import TimelapseError
 from timelapse.kernels.base import PassResult
 from timelapse.kernels.choose import NOT_ALONE, SWITCH, SliceKernel, choice
-from timelapse.kernels.native import build, kernel
+from timelapse.kernels.native import build
 from timelapse.kernels.source import Source
+from timelapse.kernels.tuning import KernelTuning, NativeTuning
 from timelapse.log import MemoryLog
 from timelapse.model.events import Event
 from timelapse.plan import make_plan
 from timelapse.program.program import Program, spec_of
 from timelapse.run import replay, run_serial
 from timelapse.run.explain import explain
+from timelapse.run.tuning import Tuning
 from timelapse.tables.effectlog import rows_sum
 from timelapse.testing import assert_same
 
@@ -50,7 +53,7 @@ def test_random_programs_in_slices_as_the_serial_loop(
     piece: int, seeds: tuple[int, int], timed: bool, not_compiled: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """In pieces so small that logs are moved and shortened all the time, too. `timed`: with ticks and later calls."""
-    monkeypatch.setattr(kernel, "PIECE", piece)
+    replay = tuned(Tuning(KernelTuning(native=NativeTuning(piece_events=piece))))
     compiled = looked = 0
     for seed in some(range(*seeds)):
         program = _made(seed, timed=timed)
@@ -151,7 +154,7 @@ def test_a_pass_as_python_goes_on_from_compiled_ones(
 
 def test_machine_code_in_slices(monkeypatch: pytest.MonkeyPatch) -> None:
     """Tables and logs grow and move; windows are longer than slices."""
-    monkeypatch.setattr(kernel, "PIECE", 500)
+    replay = tuned(Tuning(KernelTuning(native=NativeTuning(piece_events=500))))
     lines = [line for line in SOURCE.splitlines() if "self.low" not in line and "self.high" not in line]
     text = "\n".join(line for line in lines if not line.strip().startswith(("low:", "high:", "if e.to % 11")))
     program: Any = load_source(

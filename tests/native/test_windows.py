@@ -14,20 +14,23 @@ from tests.depth import deep, some
 from tests.native.fuzz.emulate import emulated
 from tests.native.oracle import assert_equal
 from tests.native.window_programs import windowed_log, windowed_program
+from tests.tuned import tuned
 from tests.writers.sources import load_source
 from timelapse.analysis import analyse, final_pass
 from timelapse.env import machine
 from timelapse.kernels.base import Abandoned, PassResult
 from timelapse.kernels.choose import SWITCH, SliceKernel, choice
-from timelapse.kernels.native import build, kernel
+from timelapse.kernels.native import build
 from timelapse.kernels.native.lowering.lower import lowered
-from timelapse.kernels.native.memory import blocks, hashtable
+from timelapse.kernels.native.memory import blocks
 from timelapse.kernels.python.timed import TimedKernel
 from timelapse.kernels.source import Source
+from timelapse.kernels.tuning import USUAL, KernelTuning, NativeTuning, TableTuning
 from timelapse.log import MemoryLog
 from timelapse.model.events import Event
 from timelapse.program.program import Program, spec_of
 from timelapse.run import replay, run_serial
+from timelapse.run.tuning import Tuning
 from timelapse.testing import assert_same
 
 
@@ -38,13 +41,16 @@ def slices(
     *,
     native: bool,
     left: list[int] | None = None,
+    tuning: KernelTuning = USUAL,
 ) -> list[PassResult]:
     """What each slice gave, by the compiled kernel or by the serial loop."""
     work = final_pass(analyse(type(program)))
     kinds = list(spec_of(program).events)
     log = MemoryLog(events, kinds)
     classes = {c.__name__: c for c in kinds}
-    made: Any = SliceKernel(program, work, {}, 0, final=True) if native else TimedKernel(program)
+    made: Any = (
+        SliceKernel(program, work, {}, 0, final=True, tuning=tuning) if native else TimedKernel(program)
+    )
     assert made.compiled is native
     found = []
     for lo, hi in itertools.pairwise(cuts):
@@ -61,11 +67,17 @@ def slices(
     return found
 
 
-def same_slices(program: Program, events: Sequence[Event], cuts: Sequence[int], left: list[int]) -> bool:
+def same_slices(
+    program: Program,
+    events: Sequence[Event],
+    cuts: Sequence[int],
+    left: list[int],
+    tuning: KernelTuning = USUAL,
+) -> bool:
     """Whether the compiled kernel went through; then each slice was what it should be. Adds how many events left it."""
     wanted = slices(program, events, cuts, native=False)
     try:
-        found = slices(program, events, cuts, native=True, left=left)
+        found = slices(program, events, cuts, native=True, left=left, tuning=tuning)
     except Abandoned:
         return False
     for one, other in zip(found, wanted, strict=True):
@@ -82,7 +94,7 @@ def test_random_programs_with_windows_as_the_serial_loop(
     """Run without compiling them; in pieces so small that logs are moved and shortened all the time."""
     monkeypatch.setenv(SWITCH, "native")
     monkeypatch.setattr(build, "_get", lambda text, *, compile_it: emulated(text))
-    monkeypatch.setattr(kernel, "PIECE", piece)
+    tuning = KernelTuning(native=NativeTuning(piece_events=piece))
     through = looked = 0
     left: list[int] = []
     for seed in some(range(*seeds)):
@@ -98,7 +110,7 @@ def test_random_programs_with_windows_as_the_serial_loop(
             cuts = sorted([0, 45, rng.randint(1, 44), rng.randint(1, 44)])
             looked += 1
             try:
-                through += same_slices(program, events, cuts, left)
+                through += same_slices(program, events, cuts, left, tuning)
             except Exception as error:
                 raise AssertionError(f"seed {seed}, edges {edges}: {error!r}") from error
     assert looked > deep(25)
@@ -160,7 +172,7 @@ class P(tl.Program):
 @pytest.mark.parametrize("memory", ["", "10K"])
 def test_machine_code_with_many_keys_and_long_windows(memory: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Tables and logs grow and move, logs are shortened; what is rejected leaves nothing in them. With a small budget they lie in files."""
-    monkeypatch.setattr(kernel, "PIECE", 500)
+    replay = tuned(Tuning(KernelTuning(native=NativeTuning(piece_events=500))))
     filed, plain = [], blocks._filed
 
     def noted(words: int) -> Any:
@@ -240,14 +252,14 @@ def test_states_with_windows_share_a_table(monkeypatch: pytest.MonkeyPatch) -> N
     assert {"a", "b", "c", "plain", "first"} in map(set, unit.tables)
     left: list[int] = []
     for seed in range(3):
-        monkeypatch.setattr(kernel, "PIECE", (3, 40)[seed % 2])
-        monkeypatch.setattr(hashtable, "_FIRST", 4)
+        tables = TableTuning(first_rows=4)
+        tuning = KernelTuning(native=NativeTuning(piece_events=(3, 40)[seed % 2], tables=tables))
         events = windowed_log(program, seed, 60)
         for number, event in enumerate(events):  # more keys than the first table has rows
             made: Any = type(event)
             k = number if seed % 3 == 0 else number % (3 + seed)
             events[number] = made(k=k, m=event.m, s=event.s, items=event.items)._at(event.ts, -1)  # type: ignore[attr-defined]
-        assert same_slices(program, events, (0, 20 + seed, 60), left)
+        assert same_slices(program, events, (0, 20 + seed, 60), left, tuning)
     assert sum(left) > 3
 
 

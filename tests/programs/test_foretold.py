@@ -13,28 +13,26 @@ from tests.depth import some
 from tests.programs.catalogue import CATALOGUE, Entry
 from tests.programs.data import make
 from timelapse.analysis import analyse
-from timelapse.kernels import choose
 from timelapse.kernels.once import passes_once
+from timelapse.kernels.tuning import KernelTuning
 from timelapse.plan import schedule
-from timelapse.run import foresight
 from timelapse.run.conflicts import plan_of
-from timelapse.run.explain import explain, scale
+from timelapse.run.explain import explain_as, scale
 from timelapse.run.planning import Planner
 from timelapse.run.request import Request, Settings
 from timelapse.run.slices import default_slices
 from timelapse.run.source import open_source
+from timelapse.run.tuning import Tuning
 
 EVENTS = 1200
 COLD = 900
+TUNING = Tuning(KernelTuning(cold_events=COLD, warm_events=100, slower=1))
+"""As a log of 548,858 events is for a compiler that 500,000 wait for: the whole is worth it, a slice of it is not."""
+LARGE = Tuning(KernelTuning(slower=1))
 
 
 @pytest.fixture(autouse=True)
-def _logs_between(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As a log of 548,858 events is for a compiler that 500,000 wait for: the whole is worth it, a slice of it is not."""
-    monkeypatch.setattr(choose, "COLD_EVENTS", COLD)
-    monkeypatch.setattr(choose, "WARM_EVENTS", 100)
-    monkeypatch.setattr(choose, "SLOWER", 1)
-    monkeypatch.setattr(foresight, "WARM_EVENTS", 100)
+def _never_compiled(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("timelapse.kernels.native.build.is_compiled", lambda unit: False)
 
 
@@ -48,7 +46,7 @@ def _log(entry: Entry, program: tl.Program, folder: Path) -> tl.Log:
 def test_explain_scale_and_the_replays_plan_agree(entry: Entry, tmp_path: Path) -> None:
     program = entry.program()
     log = _log(entry, program, tmp_path)
-    found = explain(program, log, cores=2)
+    found = explain_as(program, log, None, 2, None, TUNING)
     law = found.plan.law
 
     # explain with itself
@@ -58,7 +56,7 @@ def test_explain_scale_and_the_replays_plan_agree(entry: Entry, tmp_path: Path) 
 
     # explain with scale, on one machine of so many cores
     for cores in (1, 2, 8):
-        (row,) = scale(program, log, [1], cores)
+        (row,) = scale(program, log, [1], cores, tuning=TUNING)
         assert row.seconds == pytest.approx(
             found.law[cores] * law.serial_seconds, rel=1e-3, abs=1e-4 * law.serial_seconds
         )
@@ -66,7 +64,7 @@ def test_explain_scale_and_the_replays_plan_agree(entry: Entry, tmp_path: Path) 
             assert row.mode == found.mode
 
     # explain with what a replay on two cores plans
-    request = Request(program, analyse(program), open_source(log, program), Settings())
+    request = Request(program, analyse(program), open_source(log, program), Settings(tuning=TUNING))
     planned = Planner(request).plan(2, 2)
     assert (planned.mode, round(planned.ratio(), 4)) == (found.mode, found.ratio)
 
@@ -106,9 +104,6 @@ def test_more_cores_are_never_foretold_to_be_slower(
     entry: Entry, there: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """With a task for each of many cores, each has too few events for machine code: then fewer of them are planned."""
-    monkeypatch.setattr(choose, "COLD_EVENTS", 2_000_000)
-    monkeypatch.setattr(choose, "WARM_EVENTS", 200_000)
-    monkeypatch.setattr(foresight, "WARM_EVENTS", 200_000)
     monkeypatch.setattr("timelapse.kernels.native.build.is_compiled", lambda unit: there)
     program = entry.program()
     log, analysis = _log(entry, program, tmp_path), analyse(program)
@@ -120,7 +115,7 @@ def test_more_cores_are_never_foretold_to_be_slower(
         for cores in (64, 16, 4, 2, 1):
             with passes_once():
                 plan = plan_of(
-                    program, analysis, cast("Any", Grown(log.reader, events)), counts, cores=cores, threads=cores, known=known
+                    program, analysis, cast("Any", Grown(log.reader, events)), counts, cores=cores, threads=cores, known=known, tuning=LARGE,
                 )  # fmt: skip
             seconds = plan.ratio() * plan.law.serial_seconds
             assert seconds >= more * 0.9999, (events, cores)
@@ -131,16 +126,13 @@ def test_fewer_slices_are_planned_where_more_would_be_python(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """IpSpam over 8 million events on 64 cores: slices of 125,000 events would be too small to load machine code for."""
-    monkeypatch.setattr(choose, "WARM_EVENTS", 200_000)
-    monkeypatch.setattr(choose, "COLD_EVENTS", 2_000_000)
-    monkeypatch.setattr(foresight, "WARM_EVENTS", 200_000)
     monkeypatch.setattr("timelapse.kernels.native.build.is_compiled", lambda unit: True)
     (entry,) = (e for e in CATALOGUE if e.name == "IpSpam")
     program = entry.program()
     log = _log(entry, program, tmp_path)
     counts = {t.name: round(t.count / EVENTS * 8_000_000) for t in log.info().types}
     plan = plan_of(
-        program, analyse(program), cast("Any", Grown(log.reader, 8_000_000)), counts, cores=64, threads=64, known={}
+        program, analyse(program), cast("Any", Grown(log.reader, 8_000_000)), counts, cores=64, threads=64, known={}, tuning=LARGE,
     )  # fmt: skip
     assert plan.mode == "staged"
     assert plan.unlocked
@@ -152,7 +144,6 @@ def test_fewer_slices_are_planned_where_more_would_be_python(
 def test_planning_for_many_cores_plays_few_steps(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A replay waits for its plan."""
     monkeypatch.setattr("timelapse.kernels.native.build.is_compiled", lambda unit: False)
-    monkeypatch.setattr(foresight, "WARM_EVENTS", 200_000)
     (entry,) = (e for e in CATALOGUE if e.name == "VoteFeatures")
     program, steps, play = entry.program(), 0, schedule.foretell
 
@@ -163,9 +154,17 @@ def test_planning_for_many_cores_plays_few_steps(tmp_path: Path, monkeypatch: py
 
     monkeypatch.setattr(schedule, "foretell", counted)
     schedule.arrange.cache_clear()
+    tuning = Tuning(KernelTuning(cold_events=COLD, slower=1))
     log, analysis = _log(entry, program, tmp_path), analyse(program)
     counts = {t.name: t.count * 700_000 // EVENTS for t in log.info().types}
     plan_of(
-        program, analysis, cast("Any", Grown(log.reader, 700_000)), counts, cores=64, threads=64, known={}
+        program,
+        analysis,
+        cast("Any", Grown(log.reader, 700_000)),
+        counts,
+        cores=64,
+        threads=64,
+        known={},
+        tuning=tuning,
     )
     assert 0 < steps < 100_000

@@ -12,10 +12,12 @@ import pytest
 import timelapse as tl
 from tests.quarantine.test_rewinding import Mark, Move, Unheard, told
 from tests.quarantine.test_together import log_of
+from tests.tuned import tuned
 from timelapse.errors import TooManyQuarantined
 from timelapse.kernels.choose import SWITCH
 from timelapse.kernels.native import foresight, together
 from timelapse.run.reference import run_serial
+from timelapse.run.tuning import USUAL, Tuning
 
 
 def counting(monkeypatch: pytest.MonkeyPatch) -> dict[str, int]:
@@ -40,7 +42,13 @@ def counting(monkeypatch: pytest.MonkeyPatch) -> dict[str, int]:
 
 
 def compare(
-    program: type[tl.Program], events: list[tl.Event], seed: int, folder: Path, *, slices: int
+    program: type[tl.Program],
+    events: list[tl.Event],
+    seed: int,
+    folder: Path,
+    *,
+    slices: int,
+    tuning: Tuning = USUAL,
 ) -> int:
     """A replay and the reference, over events as they are, with the first and last taken out, or up to a time, by `seed`. How many events fail late."""
     ending = ("heard", "unheard", "until")[seed % 3]
@@ -50,7 +58,7 @@ def compare(
     given: dict[str, Any] = {"quarantine": True, "max_quarantined": 300, "until": until}
     reference = run_serial(program, events, **given)
     log = tl.Log.from_events(folder / f"log-{seed}", events, [Move, Mark, Unheard], block=slices * 20)
-    run = tl.replay(program, log, slices=slices, spark=False, **given)
+    run = tuned(tuning)(program, log, slices=slices, spark=False, **given)
     assert told(run) == told(reference), (seed, slices)
     assert run.stored_quarantined() == reference.stored_quarantined(), (seed, slices)
     assert run.pending == reference.pending, (seed, slices)

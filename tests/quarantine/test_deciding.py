@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,14 +16,15 @@ from tests.native.fuzz.emulate import emulated
 from tests.quarantine.leaving_out import compare, counting, no_more_than
 from tests.quarantine.test_rewinding import Mark, Move, Out, Spelt, Unheard, told
 from tests.quarantine.test_together import Pairs, log_of
+from tests.tuned import finding
 from tests.writers.deciding import deciding_program
 from tests.writers.sources import load_source
-from timelapse.kernels.native import build, decider, rewinding, together
+from timelapse.kernels.native import build, decider, together
 from timelapse.kernels.native.kernel import NativeKernel
-from timelapse.kernels.native.memory import hashtable
 from timelapse.kernels.native.status import Back
-from timelapse.run import quarantine
+from timelapse.kernels.tuning import FindingTuning, KernelTuning, NativeTuning, TableTuning
 from timelapse.run.reference import run_serial
+from timelapse.run.tuning import Tuning
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -174,17 +176,24 @@ class Named(tl.Program):
             raise ValueError(f"late {m.who}")
 
 
+OFTEN = finding(most_again=1_000)
+"""It goes back as often as it takes."""
+ALONE: dict[str, Any] = {"most_again": 1_000, "step_seconds": 0.0, "again_each": 0, "again_more": -1}
+"""Nothing runs ahead, and no other way is quicker."""
+
+
 @pytest.fixture
 def noted(monkeypatch: pytest.MonkeyPatch) -> dict[str, int]:
-    monkeypatch.setattr(rewinding, "_MOST_AGAIN", 1_000)
     return counting(monkeypatch)
 
 
-def compared(program: type[tl.Program], seed: int, folder: Path, *, slices: int = 1) -> int:
+def compared(
+    program: type[tl.Program], seed: int, folder: Path, *, slices: int = 1, tuning: Tuning = OFTEN
+) -> int:
     """A replay and the reference, over a random log. How many events fail late."""
     rng = random.Random(seed)
     events = log_of(rng, 300, rng.choice((4, 12, 60)), "abécd")
-    return compare(program, events, seed, folder, slices=slices)
+    return compare(program, events, seed, folder, slices=slices, tuning=tuning)
 
 
 @pytest.mark.parametrize("program", [Counted, Texts, Broken, Early])
@@ -203,9 +212,6 @@ def test_the_same_as_the_reference(program: type[tl.Program], noted: dict[str, i
 def found(monkeypatch: pytest.MonkeyPatch) -> dict[bool, int]:
     """How many events passes of what decides alone have found, and those of the whole program."""
     counts, find = {False: 0, True: 0}, together.Together.find
-    monkeypatch.setattr(together, "_STEP", 0.0)  # no other way is quicker
-    monkeypatch.setattr(decider, "_AGAIN", 0)
-    monkeypatch.setattr(decider, "_EARLY", -1)
 
     def finding(self: Any, *args: Any, **named: Any) -> Any:
         rows, is_all = find(self, *args, **named)
@@ -220,7 +226,10 @@ def found(monkeypatch: pytest.MonkeyPatch) -> dict[bool, int]:
 def test_passes_of_what_decides_alone_find_them(
     program: type[tl.Program], noted: dict[str, int], found: dict[bool, int], tmp_path: Path
 ) -> None:
-    late = sum(compared(program, seed, tmp_path, slices=(3, 1)[seed % 2]) for seed in range(deep(6)))
+    late = sum(
+        compared(program, seed, tmp_path, slices=(3, 1)[seed % 2], tuning=finding(**ALONE))
+        for seed in range(deep(6))
+    )
     alone = program is not Uneven
     assert found[alone] > late // 2 > 5  # or the log begins or ends at another time without them
     assert found[not alone] == 0
@@ -229,8 +238,7 @@ def test_passes_of_what_decides_alone_find_them(
 def test_where_a_sum_may_leave_int64_passes_of_the_whole_program_find_them(
     noted: dict[str, int], found: dict[bool, int], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr(together, "MOST_ADDED", 20.0)
-    assert compared(Early, 3, tmp_path) > 5
+    assert compared(Early, 3, tmp_path, tuning=finding(**ALONE, most_added=20.0)) > 5
     assert found[False] > found[True] == 0
 
 
@@ -238,12 +246,12 @@ def test_random_programs_whose_own_steps_write_what_decides(
     noted: dict[str, int], found: dict[bool, int], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setattr(build, "_get", lambda text, *, compile_it: emulated(text))
-    monkeypatch.setattr(quarantine, "_AGAIN", 1)
+    tuning = replace(finding(**ALONE), begun_again=1)
     late = 0
     for seed in range(deep(30)):
         program = load_source(deciding_program(random.Random(seed), early=True))
         (tmp_path / str(seed)).mkdir()
-        late += compared(program, seed, tmp_path / str(seed), slices=(1, 1, 3)[seed % 3])
+        late += compared(program, seed, tmp_path / str(seed), slices=(1, 1, 3)[seed % 3], tuning=tuning)
     assert late > 20
     assert found[True] > 20
 
@@ -258,10 +266,14 @@ def test_random_programs(
     for seed in range(deep(30)):
         program = load_source(deciding_program(random.Random(seed), early=early, lag=lag))
         (tmp_path / str(seed)).mkdir()
-        monkeypatch.setattr(decider, "_PIECE", (16, 7, 1 << 14)[seed % 3])
-        monkeypatch.setattr(decider, "_MORE", (5, 1 << 13)[seed % 2])
-        monkeypatch.setattr(hashtable, "_FIRST", (4, 1024, 4, 4)[seed % 4])
-        late += compared(program, seed, tmp_path / str(seed), slices=(1, 1, 3)[seed % 3])
+        native = NativeTuning(
+            tables=TableTuning(first_rows=(4, 1024, 4, 4)[seed % 4]),
+            finding=FindingTuning(
+                most_again=1_000, piece_steps=(16, 7, 1 << 14)[seed % 3], again_steps=(5, 1 << 13)[seed % 2]
+            ),
+        )
+        tuning = Tuning(KernelTuning(native=native))
+        late += compared(program, seed, tmp_path / str(seed), slices=(1, 1, 3)[seed % 3], tuning=tuning)
     assert late > 20
     assert noted["left out"] > 20
 
@@ -292,11 +304,13 @@ class Tied(tl.Program):
             raise KeyError("late")
 
 
-def _over(program: type[tl.Program], events: Sequence[tuple[int, tl.Event]], folder: Path) -> list[int]:
+def _over(
+    program: type[tl.Program], events: Sequence[tuple[int, tl.Event]], folder: Path, tuning: Tuning = OFTEN
+) -> list[int]:
     """The seqs of the events that are taken out, as the reference has them too. `events`: with their times; others come before and after."""
     given: list[tuple[int, tl.Event]] = [(0, Unheard(x=1)), *events, (events[-1][0] + 100, Unheard(x=2))]
     log = [event._at(ts, seq) for seq, (ts, event) in enumerate(given)]
-    compare(program, log, 1, folder, slices=1)
+    compare(program, log, 1, folder, slices=1, tuning=tuning)
     rows = run_serial(program, log, quarantine=True, max_quarantined=300).stored_quarantined()
     return [int(seq) for seq in rows["seq"].to_pylist()]
 
@@ -322,11 +336,11 @@ class Beside(Early):
 def test_many_events_that_decide_nothing_may_come_between(
     noted: dict[str, int], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr(decider, "_PIECE", 4)
     moves = [(n, Move(who=n % 2, amount=1)) for n in range(12)]
     between: list[tuple[int, tl.Event]] = [(20 + n, Mark(who=n, name="")) for n in range(100)]
     later = [(200 + ts, move) for ts, move in moves]
-    assert _over(Beside, [*moves, *between, *later], tmp_path)
+    often = finding(most_again=1_000, piece_steps=4)
+    assert _over(Beside, [*moves, *between, *later], tmp_path, often)
     assert noted["passes"] == 0
 
 

@@ -12,7 +12,7 @@ from tests.depth import deep
 from tests.quarantine.leaving_out import compare, counting, no_more_than
 from tests.quarantine.test_rewinding import Mark, Move, Out, Spelt, Unheard, told
 from tests.quarantine.test_together import Decided, Large, Pairs, log_of
-from timelapse.kernels.native import foresight, together
+from tests.tuned import finding, tuned
 from timelapse.run.reference import run_serial
 
 
@@ -114,12 +114,11 @@ def test_what_cannot_be_told_any_more_has_it_begin_again(
     noted: dict[str, int], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     """Sums may leave int64, which is seen after events were left out."""
-    monkeypatch.setattr(foresight, "MOST_ADDED", 200.0)
-    monkeypatch.setattr(together, "MOST_ADDED", 200.0)
     events = log_of(random.Random(4), 300, 12, "abécd")
     reference = run_serial(Decided, events, quarantine=True, max_quarantined=300)
     log = tl.Log.from_events(tmp_path / "log", events, [Move, Mark, Unheard], block=20)
-    run = tl.replay(Decided, log, slices=3, spark=False, quarantine=True, max_quarantined=300)
+    replay = tuned(finding(most_added=200.0))
+    run = replay(Decided, log, slices=3, spark=False, quarantine=True, max_quarantined=300)
     assert told(run) == told(reference)
     assert run.stored_quarantined() == reference.stored_quarantined()
     assert noted["left out"] > 0

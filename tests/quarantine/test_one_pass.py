@@ -16,10 +16,11 @@ from tests.quarantine.test_times import Move as LaterMove
 from timelapse import serial
 from timelapse.errors import HandlerError, TooManyQuarantined, UsageError
 from timelapse.kernels.choose import SWITCH
-from timelapse.kernels.takeout import steplog, taking
+from timelapse.kernels.takeout import steplog
+from timelapse.kernels.tuning import TakingTuning
 from timelapse.progress import Silent
 from timelapse.run import Run, start
-from timelapse.run.reference import run_serial
+from timelapse.run.reference import run_serial, run_serial_as
 
 
 class Move(tl.Event):
@@ -207,14 +208,12 @@ def told(run: Run) -> tuple[Any, ...]:
 def test_the_reference_takes_out_what_beginning_again_does(
     program: type[tl.Program], spacing: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(taking, "_SPACING", spacing)
-    monkeypatch.setattr(taking, "_SHARE", 0)
-    monkeypatch.setattr(taking, "_MOST_MARKS", 4)
+    tuning = TakingTuning(spacing_events=spacing, copy_share=0, most_copies=4)
     later = 0
     for seed in range(deep(12)):
         events = log_of(random.Random(seed), 40)
         plain, gone = one_by_one(program, events)
-        run = run_serial(program, events, quarantine=True)
+        run = run_serial_as(program, events, True, None, None, tuning)
         assert told(run) == (plain.digest, plain.state_digest, plain.pending, gone), seed
         later += any(
             ts != events[seq].ts

@@ -10,6 +10,7 @@ import pytest
 
 import timelapse as tl
 from tests.depth import deep
+from tests.tuned import finding, tuned
 from timelapse.errors import TooManyQuarantined
 from timelapse.kernels.choose import SWITCH
 from timelapse.kernels.native import rewinding
@@ -173,7 +174,6 @@ def told(run: Run) -> tuple[Any, ...]:
 def found(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
     """Of each time that compiled code is to find them, whether it did."""
     monkeypatch.setenv(SWITCH, "native")
-    monkeypatch.setattr(rewinding, "_MOST_AGAIN", 1_000)
     told: list[bool] = []
     find = rewinding.RewindingKernel.find
 
@@ -193,16 +193,15 @@ def test_the_same_as_the_reference(
     program: type[tl.Program], least: int, at_first: int, marks: int, found: list[bool], monkeypatch: pytest.MonkeyPatch,
     tmp_path: Path,
 ) -> None:  # fmt: skip
-    monkeypatch.setattr(rewinding, "_LEAST", least)
-    monkeypatch.setattr(rewinding, "_AT_FIRST", at_first)
-    monkeypatch.setattr(rewinding, "_MOST_MARKS", marks)
+    spaced = finding(most_again=1_000, least_spacing=least, first_spacing=at_first, most_moments=marks)
+    replay = tuned(spaced)
     late = 0
     for seed in range(deep(2)):
         events = log_of(random.Random(seed), 220)
         reference = run_serial(program, events, quarantine=True, max_quarantined=220)
         slices = (3, 1)[seed % 2]
         log = tl.Log.from_events(tmp_path / f"log-{seed}", events, [Move, Mark, Unheard], block=slices * 5)
-        run = tl.replay(program, log, slices=slices, spark=False, quarantine=True, max_quarantined=220)
+        run = replay(program, log, slices=slices, spark=False, quarantine=True, max_quarantined=220)
         assert told(run) == told(reference), (seed, slices)
         assert run.stored_quarantined() == reference.stored_quarantined(), (seed, slices)
         rows = reference.stored_quarantined()
@@ -221,13 +220,12 @@ def test_where_it_is_given_up_the_result_is_the_same(
     events = log_of(random.Random(5), 90)
     reference = run_serial(Looking, events, quarantine=True, max_quarantined=90)
     most = reference.quarantined_count - (bound == "most")
-    if bound == "again":
-        monkeypatch.setattr(rewinding, "_MOST_AGAIN", 0)
-    elif bound == "memory":
+    replay = tuned(finding(most_again=0 if bound == "again" else 1_000))
+    if bound == "memory":
         monkeypatch.setattr(rewinding, "memory_alone", lambda: 0)
     if bound == "most":
         with pytest.raises(TooManyQuarantined) as raised:
-            tl.replay(Looking, events, slices=1, spark=False, quarantine=True, max_quarantined=most)
+            replay(Looking, events, slices=1, spark=False, quarantine=True, max_quarantined=most)
         assert sum(n for _, n in raised.value.reasons) == most + 1
     else:
         notes: list[str] = []
@@ -236,7 +234,7 @@ def test_where_it_is_given_up_the_result_is_the_same(
             def note(self, text: str) -> None:
                 notes.append(text)
 
-        run = tl.replay(
+        run = replay(
             Looking, events, slices=1, spark=False, quarantine=True, max_quarantined=most, progress=Told()
         )
         assert told(run) == told(reference)

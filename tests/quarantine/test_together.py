@@ -12,9 +12,10 @@ import pytest
 import timelapse as tl
 from tests.depth import deep
 from tests.quarantine.test_rewinding import Entangled, Looking, Mark, Move, Out, Ticking, Unheard, told
+from tests.tuned import finding, tuned
 from timelapse.analysis import analyse, final_pass
 from timelapse.kernels.choose import SWITCH
-from timelapse.kernels.native import foresight, rewinding, together
+from timelapse.kernels.native import foresight, together
 from timelapse.kernels.native.lowered import lowered_pass
 from timelapse.run.reference import run_serial
 from timelapse.run.takeout import GoesBack
@@ -259,11 +260,14 @@ def log_of(rng: random.Random, count: int, people: int, names: str) -> list[tl.E
     return found
 
 
+replay = tuned(finding(most_again=1_000))
+"""It goes back as often as it takes."""
+
+
 @pytest.fixture
 def found(monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, bool]]:
     """How many events were found together each time, and whether these were all."""
     monkeypatch.setenv(SWITCH, "native")
-    monkeypatch.setattr(rewinding, "_MOST_AGAIN", 1_000)
     noted: list[tuple[int, bool]] = []
     find = together.Together.find
 
@@ -289,7 +293,7 @@ def test_the_same_as_the_reference(
         reference = run_serial(program, events, quarantine=True, max_quarantined=300)
         slices = (3, 1)[seed % 2]
         log = tl.Log.from_events(tmp_path / f"log-{seed}", events, [Move, Mark, Unheard], block=slices * 20)
-        run = tl.replay(program, log, slices=slices, spark=False, quarantine=True, max_quarantined=300)
+        run = replay(program, log, slices=slices, spark=False, quarantine=True, max_quarantined=300)
         assert told(run) == told(reference), (seed, slices)
         assert run.stored_quarantined() == reference.stored_quarantined(), (seed, slices)
         rows = reference.stored_quarantined()
@@ -307,15 +311,13 @@ def test_the_same_as_the_reference(
 def test_what_is_left_is_found_one_after_the_other(
     bound: str, found: list[tuple[int, bool]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    if bound == "passes":
-        monkeypatch.setattr(together, "_MOST_PASSES", 1)
-    elif bound == "memory":
+    if bound == "memory":
         monkeypatch.setattr(together, "memory_alone", lambda: 0)
-    else:
-        monkeypatch.setattr(together, "_MOST_TIES", 1)
+    bounds: dict[str, Any] = {"passes": {"most_passes": 1}, "ties": {"most_ties": 1}}
+    bounded = tuned(finding(most_again=1_000, **bounds.get(bound, {})))
     events = log_of(random.Random(5), 300, 100, "abcdef")
     reference = run_serial(Entangled, events, quarantine=True, max_quarantined=300)
-    run = tl.replay(Entangled, events, slices=1, spark=False, quarantine=True, max_quarantined=300)
+    run = bounded(Entangled, events, slices=1, spark=False, quarantine=True, max_quarantined=300)
     assert told(run) == told(reference)
     assert run.stored_quarantined() == reference.stored_quarantined()
     assert [is_all for _, is_all in found] == ([False] if bound == "passes" else [])

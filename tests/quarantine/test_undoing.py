@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -17,6 +18,7 @@ from timelapse import serial
 from timelapse.errors import HandlerError, TooManyQuarantined
 from timelapse.kernels.takeout import steplog, taking, undoing
 from timelapse.kernels.takeout.taking import without_failing
+from timelapse.kernels.tuning import TAKING, TakingTuning
 from timelapse.log import MemoryLog
 from timelapse.program.failure import quarantined_row
 from timelapse.program.times import acts_later
@@ -259,10 +261,16 @@ def plain(found: serial.SerialOutcome) -> tuple[Any, ...]:
     return found.outputs, found.refused, found.states, found.events, found.pending
 
 
-def taken_out(program: type[tl.Program], events: list[tl.Event], until: int | None) -> tuple[Any, ...]:
+FORGETS = TakingTuning(spacing_events=1, few_steps=-10_000, forgotten_part=1_000_000)
+"""At each event it is forgotten what can be."""
+
+
+def taken_out(
+    program: type[tl.Program], events: list[tl.Event], until: int | None, tuning: TakingTuning = TAKING
+) -> tuple[Any, ...]:
     log = MemoryLog(events, list(dict.fromkeys(map(type, events))))
     try:
-        found, rows = without_failing(program(), log, most=len(events), until=until)
+        found, rows = without_failing(program(), log, most=len(events), until=until, tuning=tuning)
     except HandlerError as failure:
         return "tick", failure.message, None
     return plain(found), rows
@@ -293,17 +301,14 @@ class Counting:
 @pytest.mark.parametrize("program", PROGRAMS)
 def test_random_logs(program: type[tl.Program], forgets: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     """`forgets`: at each event what can be, so that indexes are made anew each time; else they go on."""
-    if forgets:
-        monkeypatch.setattr(taking, "_SPACING", 1)
-        monkeypatch.setattr(steplog, "_FEW", -10_000)
-        monkeypatch.setattr(steplog, "_PART", 1_000_000)
+    tuning = FORGETS if forgets else TAKING
     counting = Counting(monkeypatch)
     for seed in range(deep(25)):
         rng = random.Random(seed)
         events = log_of(rng, rng.choice((12, 40)), rng.choice((1, 3)))
         until = rng.choice((None, events[-1].ts + 12))
         meant = beginning_again(program, events, until)
-        found = taken_out(program, events, until)
+        found = taken_out(program, events, until, tuning)
         if meant[0] == "tick":
             assert found[:2] == meant[:2], seed
         else:
@@ -332,13 +337,8 @@ def test_random_programs(one_in: int, monkeypatch: pytest.MonkeyPatch) -> None:
         events = [e._at(e.ts, seq) for seq, e in enumerate(random_events(program, rng, 40))]
         until = rng.choice((None, events[-1].ts + 12))
         forgets = rng.random() < 0.5
-        with monkeypatch.context() as patch:
-            if forgets:
-                patch.setattr(taking, "_SPACING", 1)
-                patch.setattr(steplog, "_FEW", -10_000)
-                patch.setattr(steplog, "_PART", 1_000_000)
-            meant = beginning_again(program, events, until)
-            found = taken_out(program, events, until)
+        meant = beginning_again(program, events, until)
+        found = taken_out(program, events, until, FORGETS if forgets else TAKING)
         if meant[0] == "tick":
             assert found[:2] == meant[:2], seed
         else:
@@ -424,9 +424,7 @@ def test_steps_that_nobody_asks_for_are_not_kept(
     program: type[tl.Program], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Where too many would be kept before anything fails late: what fails then begins again, unless its steps are still there."""
-    monkeypatch.setattr(taking, "_SPACING", 1)
-    monkeypatch.setattr(taking, "_UNASKED_STEPS", 4)
-    monkeypatch.setattr(steplog, "_FEW", 6)
+    tuning = TakingTuning(spacing_events=1, unasked_steps=4, few_steps=6)
     counting, begun = Counting(monkeypatch), [0]
     begin = taking._Undo._begin_again
 
@@ -440,35 +438,33 @@ def test_steps_that_nobody_asks_for_are_not_kept(
         rng = random.Random(7_000 + seed)
         events = log_of(rng, 40, rng.choice((1, 3)))
         meant = beginning_again(program, events, None)
-        found = taken_out(program, events, None)
+        found = taken_out(program, events, None, tuning)
         assert found[:2] == meant[:2] if meant[0] == "tick" else found == meant, seed
     assert begun[0] > seeds
     assert counting.undone
     assert not counting.back
 
 
-@pytest.mark.parametrize(
-    ("module", "name", "value"),
-    [(taking, "_MOST_STEPS", 30), (steplog, "GAP", 1), (taking, "_MOST_RESTARTS", 0)],
-)
+@pytest.mark.parametrize("little", ["steps", "gap", "begins"])
 @pytest.mark.parametrize("program", [Chains, Timers, Looking])
 def test_where_too_little_is_kept_it_goes_back_to_a_copy(
-    program: type[tl.Program], module: Any, name: str, value: int, monkeypatch: pytest.MonkeyPatch
+    program: type[tl.Program], little: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Few steps are kept, or there is no room between their numbers, or not all that it would begin with."""
-    monkeypatch.setattr(taking, "_SPACING", 1)
-    monkeypatch.setattr(taking, "_SHARE", 0)
-    monkeypatch.setattr(taking, "_MOST_RESTARTS", 0)
-    monkeypatch.setattr(module, name, value)
-    if name == "_MOST_RESTARTS":
+    tuning = TakingTuning(spacing_events=1, copy_share=0, most_restarts=0)
+    if little == "steps":
+        tuning = replace(tuning, most_steps=30)
+    elif little == "gap":
+        monkeypatch.setattr(steplog, "GAP", 1)
+    else:
         monkeypatch.setattr(steplog.NotedLoop, "begins", lambda self, seq: None)
     counting = Counting(monkeypatch)
     for seed in range(5):
         events = log_of(random.Random(900 + seed), 40)
         meant = beginning_again(program, events, None)
-        found = taken_out(program, events, None)
+        found = taken_out(program, events, None, tuning)
         assert found[:2] == meant[:2] if meant[0] == "tick" else found == meant, seed
-    assert counting.back or (name == "GAP" and program is not Timers)
+    assert counting.back or (little == "gap" and program is not Timers)
 
 
 def test_it_begins_again_where_a_step_done_again_fails_for_an_event_of_long_ago(
@@ -476,7 +472,7 @@ def test_it_begins_again_where_a_step_done_again_fails_for_an_event_of_long_ago(
 ) -> None:
     """Of events of which nothing is pending, the steps are forgotten early here: less is kept than what those stem from
     that may be done again."""
-    monkeypatch.setattr(taking, "_SPACING", 1)
+    tuning = TakingTuning(spacing_events=1)
 
     def forget(self: steplog.NotedLoop, most: int) -> bool:
         self._forget(self._first(self.oldest_root()))
@@ -495,7 +491,7 @@ def test_it_begins_again_where_a_step_done_again_fails_for_an_event_of_long_ago(
     for seed in range(seeds):
         events = log_of(random.Random(3_000 + seed), 40)
         meant = beginning_again(Chains, events, None)
-        assert taken_out(Chains, events, None) == meant, seed
+        assert taken_out(Chains, events, None, tuning) == meant, seed
     assert begun[0] > seeds
     assert counting.undone
 
@@ -557,8 +553,5 @@ def test_a_key_that_its_step_has_removed_is_looked_back_on(monkeypatch: pytest.M
         def later(self, m: Move) -> None:
             self.emit(Out(who=m.who, total=0))
 
-    monkeypatch.setattr(taking, "_SPACING", 1)
-    monkeypatch.setattr(steplog, "_FEW", -10_000)
-    monkeypatch.setattr(steplog, "_PART", 1_000_000)
     events: list[tl.Event] = [Move(who=i, amount=3 if i == 6 else 1)._at(10 * i, i) for i in range(8)]
-    assert taken_out(Removing, events, None) == beginning_again(Removing, events, None)
+    assert taken_out(Removing, events, None, FORGETS) == beginning_again(Removing, events, None)

@@ -10,6 +10,7 @@ import timelapse as tl
 from examples.antispam import Antispam, Friendship, Message
 from tests.depth import DEPTH, FULL, some
 from tests.engine.programs import A, B, Chained, Selfish
+from tests.tuned import tuned
 from timelapse.analysis import analyse, final_pass
 from timelapse.engine.account import PHASES, Account
 from timelapse.kernels import choose
@@ -19,9 +20,12 @@ from timelapse.kernels.native.kernel import NativeKernel
 from timelapse.kernels.native.lowering.lower import Lowering
 from timelapse.kernels.native.machine import jit
 from timelapse.kernels.native.parallel import compile_all
+from timelapse.kernels.tuning import USUAL, KernelTuning
 from timelapse.log import MemoryLog
 from timelapse.plan import make_plan
 from timelapse.run import replay, run_serial
+from timelapse.run.explain import explain_as
+from timelapse.run.tuning import Tuning
 from timelapse.testing import random_log
 
 
@@ -76,8 +80,7 @@ def test_the_antispam_example_runs_compiled_in_every_pass_and_no_event_leaves(
 ) -> None:
     """By the rule for large logs; `explain` says before what the run says after."""
     monkeypatch.setenv("TIMELAPSE_KERNEL", "auto")
-    monkeypatch.setattr(choose, "WARM_EVENTS", 0)
-    monkeypatch.setattr(choose, "COLD_EVENTS", 0)
+    tuning = Tuning(KernelTuning(warm_events=0, cold_events=0))
     left: list[int] = []
     real = NativeKernel._as_python
     monkeypatch.setattr(NativeKernel, "_as_python", lambda *a: left.append(1) or real(*a))  # type: ignore[func-returns-value]
@@ -85,8 +88,8 @@ def test_the_antispam_example_runs_compiled_in_every_pass_and_no_event_leaves(
     call = NativeKernel._call
     monkeypatch.setattr(NativeKernel, "_call", lambda *a: ran.append(1) or call(*a))  # type: ignore[func-returns-value]
     log = MemoryLog(random_log([Message, Friendship], seed=2, count=400), [Message, Friendship])
-    told = tl.explain(Antispam, log, slices=3, force=strategy)
-    run = replay(Antispam, log, slices=3, spark=False, strategy=strategy)
+    told = explain_as(Antispam, log, 3, None, strategy, tuning)
+    run = tuned(tuning)(Antispam, log, slices=3, spark=False, strategy=strategy)
     assert run.digest == tl.run_serial(Antispam, log).digest
     assert len(told.passes) == 3
     assert len(run.passes) == (3 if strategy == "staged" else 1)
@@ -97,18 +100,17 @@ def test_the_antispam_example_runs_compiled_in_every_pass_and_no_event_leaves(
 
 def test_small_runs_say_that_they_are_small() -> None:
     run = replay(Chained, MemoryLog(random_log([A, B], seed=1), [A, B]), spark=False)
-    assert run.passes == {"final": f"Python: {choose.TOO_FEW}"}
+    assert run.passes == {"final": f"Python: {USUAL.too_few}"}
 
 
 @pytest.mark.parametrize("strategy", ["staged", "chain"])
 def test_slices_that_are_small_alone_run_compiled_where_there_are_many(
-    strategy: str, monkeypatch: pytest.MonkeyPatch
+    strategy: str,
 ) -> None:
     """Whether machine code is worth having is asked of all that a process does of a pass, not of a single task."""
-    monkeypatch.setattr(choose, "WARM_EVENTS", 100)
-    monkeypatch.setattr(choose, "COLD_EVENTS", 200)
     log = MemoryLog(random_log([Message, Friendship], seed=1, count=300), [Message, Friendship])
-    run = replay(Antispam, log, slices=4, spark=False, strategy=strategy)
+    replayed = tuned(Tuning(KernelTuning(warm_events=100, cold_events=200)))
+    run = replayed(Antispam, log, slices=4, spark=False, strategy=strategy)
     assert set(run.passes.values()) == {"compiled"}
     assert choose.share_of(300, 4, cores=2) == choose.share_of(300, 2, cores=8) == 150
     assert choose.share_of(300, 1, cores=2) == 300
@@ -159,11 +161,11 @@ def test_a_compiled_pass_is_foretold_to_be_faster_and_to_read_ahead() -> None:
 def test_a_log_that_is_too_small_to_wait_for_the_compiler_is_told_so(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("timelapse.kernels.native.build.is_compiled", lambda unit: False)
     work = final_pass(analyse(Antispam()))
-    found = choose.foresee(Antispam(), work, choose.WARM_EVENTS, final=True)
+    found = choose.foresee(Antispam(), work, USUAL.warm_events, final=True)
     assert not found.compiled
     assert "nobody waits for the compiler" in found.reason
     now, later = choose.uncompiled(
-        Antispam(), [(work, choose.WARM_EVENTS, True), (work, choose.COLD_EVENTS, True)]
+        Antispam(), [(work, USUAL.warm_events, True), (work, USUAL.cold_events, True)]
     )
     assert (len(now), len(later)) == (1, 1)
 

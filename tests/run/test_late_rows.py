@@ -19,12 +19,12 @@ from tests.programs.catalogue import CATALOGUE, Entry
 from tests.programs.data import make
 from tests.run.test_start_from import Hit, Plain, Watch, _hits, _same
 from tests.run.test_start_from_changed import _append, _split
+from tests.tuned import tune_cache
 from timelapse.analysis import analyse
-from timelapse.cache import rerun
 from timelapse.cache.key import program_key
 from timelapse.log import Log
 from timelapse.program.times import kept
-from timelapse.run import Run, remembered, replay, run_serial
+from timelapse.run import Run, replay, run_serial
 from timelapse.run.files import check_files
 
 DAY = 86_400 * 10**6
@@ -34,8 +34,7 @@ EVENTS, KEYS = 240, 5
 @pytest.fixture(autouse=True)
 def _cached(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TIMELAPSE_STATES", str(tmp_path / "cache"))
-    monkeypatch.setattr(rerun, "MIN_EVENTS", 0)
-    monkeypatch.setattr(remembered, "LONG", 0.0)
+    tune_cache(tmp_path / "cache", long_seconds=0.0)
 
 
 def _daily(days: int, each: int = 50) -> list[Hit]:
@@ -166,9 +165,9 @@ def test_who_has_no_such_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     assert replay(Plain, log, spark=False).slices == 1  # it goes with the process
     part = replay(Plain, log.between(None, 1_700_006_400_000_000 + 30 * DAY), tmp_path / "part", spark=False)
     assert part.slices == 1
-    monkeypatch.setattr(remembered, "LONG", 1.0)
+    tune_cache(tmp_path / "cache", long_seconds=1.0)
     assert replay(Plain, log, tmp_path / "short", spark=False).slices == 1
-    monkeypatch.setattr(remembered, "LONG", 0.0)
+    tune_cache(tmp_path / "cache", long_seconds=0.0)
     # Watch looks back on its states: only a run that keeps the rows can be gone on from
     looking = Log.from_events(tmp_path / "looking", list(_hits(400)))
     assert replay(Watch, looking, tmp_path / "bare", spark=False).slices == 1
@@ -186,7 +185,7 @@ def test_machine_code_has_one_over_logs_that_grow(tmp_path: Path, monkeypatch: p
         log = Log.write(tmp_path / name, {Hit: data})
         run = replay(Plain, log, tmp_path / f"{name}-run", spark=False)
         assert bool(run.certificate["end_apart"]) == (name in growing), name
-        for entry in (tmp_path / "cache").iterdir():  # of the same log: the next one begins anew
+        for entry in (tmp_path / "cache" / "entries").iterdir():  # of the same log: the next one begins anew
             shutil.rmtree(entry) if entry.is_dir() else entry.unlink()
     listed = _file(tmp_path / "raw" / "2.csv", [])
     several = Log.write(tmp_path / "several", {Hit: [str(tmp_path / "raw" / "1.csv"), listed]})

@@ -21,14 +21,14 @@ from tests.programs.catalogue import CATALOGUE, Entry
 from tests.programs.data import make
 from tests.run.test_start_from import Hit, Late, Plain, Watch, _hits, _same
 from tests.run.test_start_from_changed import _append, _split
+from tests.tuned import tune_cache
 from tests.writers.anything import any_program
 from tests.writers.sources import load_source, random_events
-from timelapse.cache import rerun
 from timelapse.errors import HandlerError, TooManyQuarantined
 from timelapse.log import Log
 from timelapse.model.events import Event
 from timelapse.program.program import Program
-from timelapse.run import Run, remembered, replay, run_serial, start
+from timelapse.run import Run, replay, run_serial, start
 from timelapse.run.files import check_files
 from timelapse.run.untouched import untouched
 from timelapse.segments import manifest as stored
@@ -39,7 +39,7 @@ EVENTS, KEYS = deep(160, 90), 5
 @pytest.fixture(autouse=True)
 def _cached(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TIMELAPSE_STATES", str(tmp_path / "cache"))
-    monkeypatch.setattr(rerun, "MIN_EVENTS", 0)
+    tune_cache(tmp_path / "cache")
 
 
 def _grows(
@@ -264,7 +264,7 @@ def test_nobody_asks_for_it_where_it_would_not_be_the_same(tmp_path: Path) -> No
 
 
 def test_a_run_in_very_many_slices_is_cut_anew(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(remembered, "MOST_SLICES", 4)
+    tune_cache(tmp_path / "cache", most_slices=4)
     log = Log.from_events(tmp_path / "log", _hits(300))
     replay(Plain, log, tmp_path / "1", 5, spark=False)
     log = _append(log, [Hit(who=1, size=2, ts=10**12)])
@@ -550,5 +550,5 @@ def test_rows_in_order_in_their_files_cut_nothing(tmp_path: Path, monkeypatch: p
     assert replay(Plain, near, tmp_path / "c", spark=False).slices == 2
     assert replay(Plain, near, tmp_path / "d", spark=False, cache=False).slices == 1  # no replay looks for it
     few = Log.write(tmp_path / "few", {Hit: _files(tmp_path / "less", pairs[:1980], 1)})
-    monkeypatch.setattr(rerun, "MIN_EVENTS", 2001)  # no replay of so few events is gone on from
+    tune_cache(tmp_path / "cache", least_events=2001)  # no replay of so few events is gone on from
     assert replay(Plain, few, tmp_path / "e", spark=False).slices == 1

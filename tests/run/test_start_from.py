@@ -13,6 +13,7 @@ from tests.cli.run_cli import cli
 from tests.depth import FULL, deep, some
 from tests.programs.catalogue import CATALOGUE, Entry
 from tests.programs.data import make
+from tests.tuned import tune_cache
 from tests.writers.anything import any_program
 from tests.writers.sources import load_source, random_events
 from timelapse.analysis import analyse
@@ -203,7 +204,7 @@ def test_without_what_windows_need_everything_is_replayed(tmp_path: Path) -> Non
 def test_a_cache_does_not_stand_in_the_way(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A run that was found in the cache has no rows to keep: one that is to be gone on from does without."""
     monkeypatch.setenv("TIMELAPSE_STATES", str(tmp_path / "cache"))
-    monkeypatch.setattr("timelapse.cache.rerun.MIN_EVENTS", 0)
+    tune_cache(tmp_path / "cache")
     events = _hits(200)
     log = Log.from_events(tmp_path / "log", events[:150])
     for number in range(3):

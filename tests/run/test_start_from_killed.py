@@ -18,7 +18,7 @@ from tests.engine.programs import A, B, Chained
 from tests.engine.test_resume import Heard, killed
 from tests.run.test_start_from import Watch, _hits, _same
 from tests.run.test_start_from_changed import _append, _split
-from timelapse.cache import rerun
+from tests.tuned import tune_cache
 from timelapse.errors import UsageError
 from timelapse.log import Log
 from timelapse.model.events import Event
@@ -30,7 +30,7 @@ from timelapse.testing import random_log
 @pytest.fixture(autouse=True)
 def _cached(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TIMELAPSE_STATES", str(tmp_path / "cache"))
-    monkeypatch.setattr(rerun, "MIN_EVENTS", 0)
+    tune_cache(tmp_path / "cache")
 
 
 def _grown(tmp_path: Path, rng: random.Random, **options: Any) -> tuple[Log, Any]:
@@ -132,10 +132,8 @@ def test_a_process_that_is_gone_is_followed_by_another(tmp_path: Path) -> None:
         "import sys\n"
         "from tests.engine.dying import dying\n"
         "from tests.engine.programs import Chained\n"
-        "from timelapse.cache import rerun\n"
         "from timelapse.engine import resume\n"
         "from timelapse.run import replay\n"
-        "rerun.MIN_EVENTS = 0\n"
         "resume.write_part = dying(resume.write_part, 3)\n"
         "replay(Chained, sys.argv[1], sys.argv[2], slices=8, engine='local')\n"
     )

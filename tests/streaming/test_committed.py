@@ -9,6 +9,7 @@ import sys
 import threading
 import time
 from collections.abc import Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -27,12 +28,13 @@ from tests.writers.anything import any_program
 from tests.writers.sources import load_source, random_events
 from timelapse.errors import HandlerError, StorageError
 from timelapse.kernels.former import Former, Guard, NeedsAll
-from timelapse.kernels.native import kernel as native
 from timelapse.kernels.native.memory import hashtable, keeping
+from timelapse.kernels.tuning import USUAL, KernelTuning, NativeTuning, TableTuning
 from timelapse.kinds.base import ABSENT
 from timelapse.program.program import spec_of
 from timelapse.run import run_serial
 from timelapse.segments.types import event_types
+from timelapse.streaming import recovery
 from timelapse.streaming.head import Head
 from timelapse.streaming.kernel import OpenKernel, lag_of
 from timelapse.streaming.place import LocalPlace
@@ -97,11 +99,12 @@ def looked_into(
     classes: Sequence[type[tl.Event]],
     rng: random.Random,
     most: int,
+    tuning: KernelTuning = USUAL,
 ) -> tuple[int, int, OpenKernel]:
     """How often states were looked at that were not known, how often in all; the kernel."""
     types = event_types(classes)
     journal = JournalEnd(types, lag_of(program))
-    kernel = OpenKernel(program, types, journal)
+    kernel = OpenKernel(program, types, journal, tuning=tuning)
     names = list(spec_of(program).declared)
     made: Any = kernel._kernel
     guard = Looking()
@@ -159,13 +162,18 @@ def looked_into(
 def test_programs(entry: Entry, way: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Before, within and after each epoch; machine code is interrupted after every few events."""
     monkeypatch.setenv("TIMELAPSE_KERNEL", way)
-    monkeypatch.setattr(native, "GUARDED", 3)
     program, made = entry.program(), make(entry.mix(5), 200, seed=3)
     classes = entry.classes()
     rng = random.Random(5)
-    switches(monkeypatch, rng)
+    tables, _ = switches(monkeypatch, rng)
+    tuning = KernelTuning(native=NativeTuning(watched_events=3, tables=tables))
     unknown, times, kernel = looked_into(
-        program, made.events(classes), list(classes.values()), rng, rng.choice((10, 40))
+        program,
+        made.events(classes),
+        list(classes.values()),
+        rng,
+        rng.choice((10, 40)),
+        tuning,
     )
     assert times > 20 or not spec_of(program).declared
     if kernel._work.serial is None and kernel.compiled == (way == "native"):
@@ -190,14 +198,18 @@ def test_random_programs(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
 def test_rows_that_do_not_fit_are_told(monkeypatch: pytest.MonkeyPatch) -> None:
     """Where more is written than is kept, nothing is said of what was there before, until the epoch is over."""
     monkeypatch.setenv("TIMELAPSE_KERNEL", "native")
-    monkeypatch.setattr(native, "GUARDED", 3)
-    monkeypatch.setattr(keeping, "MOST", 200)
-    monkeypatch.setattr(keeping, "_FIRST", 3)
+    tables = TableTuning(first_copies=3, copied_bytes=200)
+    tuning = KernelTuning(native=NativeTuning(watched_events=3, tables=tables))
     entry = next(e for e in CATALOGUE if e.name == "IpSpam")
     classes = entry.classes()
     rng = random.Random(2)
     unknown, times, _ = looked_into(
-        entry.program(), make(entry.mix(50), 300, seed=3).events(classes), list(classes.values()), rng, 40
+        entry.program(),
+        make(entry.mix(50), 300, seed=3).events(classes),
+        list(classes.values()),
+        rng,
+        40,
+        tuning,
     )
     assert 0 < unknown < times
 
@@ -205,9 +217,8 @@ def test_rows_that_do_not_fit_are_told(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_readers_are_not_kept_out_while_room_is_made(monkeypatch: pytest.MonkeyPatch) -> None:
     """Tables become larger, and copies of what rows held are forgotten, while readers look."""
     monkeypatch.setenv("TIMELAPSE_KERNEL", "native")
-    monkeypatch.setattr(native, "GUARDED", 3)
-    monkeypatch.setattr(hashtable, "_FIRST", 4)
-    monkeypatch.setattr(keeping, "_FIRST", 3)
+    tables = TableTuning(first_rows=4, first_copies=3)
+    tuning = KernelTuning(native=NativeTuning(watched_events=3, tables=tables))
     found = {"larger": 0, "release": 0}
 
     def beside(owner: Any, name: str) -> None:
@@ -229,7 +240,7 @@ def test_readers_are_not_kept_out_while_room_is_made(monkeypatch: pytest.MonkeyP
     entry = next(e for e in CATALOGUE if e.name == "IpSpam")
     classes = entry.classes()
     events = make(entry.mix(50), 300, seed=3).events(classes)
-    unknown, _, _ = looked_into(entry.program(), events, list(classes.values()), random.Random(2), 40)
+    unknown, _, _ = looked_into(entry.program(), events, list(classes.values()), random.Random(2), 40, tuning)
     assert not unknown
     assert found["larger"] > 3
     assert found["release"] > 10
@@ -372,7 +383,8 @@ def checked(found: list[Any], events: list[Hit]) -> set[int]:
 def test_readers_beside_a_run(way: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Threads that read all the time see what some epoch left, in all states and under all keys at once."""
     monkeypatch.setenv("TIMELAPSE_KERNEL", "interpreted" if way == "slices" else way)
-    monkeypatch.setattr(native, "GUARDED", 7)
+    tuning = KernelTuning(native=NativeTuning(watched_events=7))
+    monkeypatch.setattr(recovery, "OpenKernel", partial(OpenKernel, tuning=tuning))
     push, stop = tl.Push(), threading.Event()
     found: list[list[Any]] = [[], []]
     events = hits(1200)

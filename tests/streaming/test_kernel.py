@@ -19,7 +19,7 @@ from tests.writers.sources import load_source, random_events
 from timelapse.engine.digest import hash_outputs, hash_rejected, run_digest
 from timelapse.errors import HandlerError
 from timelapse.kernels.base import PassResult
-from timelapse.kernels.native import kernel as native
+from timelapse.kernels.tuning import USUAL, KernelTuning, NativeTuning
 from timelapse.program.program import spec_of
 from timelapse.run import Run, run_serial
 from timelapse.segments.segment import table_of
@@ -63,11 +63,12 @@ def epochs(events: Sequence[tl.Event], rng: random.Random, most: int) -> list[tu
 def run_open(
     program: tl.Program, events: Sequence[tl.Event], classes: Sequence[type[tl.Event]], rng: random.Random, *,
     most: int = 40, restarts: float = 0.2, compiled: bool = True, read: bool = False,
+    tuning: KernelTuning = USUAL,
 ) -> str:  # fmt: skip
     """The digest of what epochs give. `read`: the kernel keeps what readers of the epoch before may ask for."""
     types = event_types(classes)
     journal = JournalEnd(types, lag_of(program))
-    kernel = OpenKernel(program, types, journal, compiled=compiled)
+    kernel = OpenKernel(program, types, journal, compiled=compiled, tuning=tuning)
     stand, restorable = Stand(), is_restorable(program)
     sums: dict[str, HashSum] = {}
     schemas: dict[str, pa.Schema] = {}
@@ -101,7 +102,7 @@ def run_open(
                 again = JournalEnd(types, lag_of(program))
                 again.begin(journal.count, journal.ts_first, journal.blocks)
                 journal = again
-                kernel = OpenKernel(program, types, journal, stand, compiled=compiled)
+                kernel = OpenKernel(program, types, journal, stand, compiled=compiled, tuning=tuning)
     return run_digest(sums, schemas, rejected)
 
 
@@ -129,13 +130,13 @@ def test_programs(entry: Entry, compiled: bool, monkeypatch: pytest.MonkeyPatch)
 def test_tables_that_grow_part_by_part(entry: Entry, monkeypatch: pytest.MonkeyPatch) -> None:
     """Before every few events."""
     monkeypatch.setenv("TIMELAPSE_KERNEL", "native")
-    monkeypatch.setattr(native, "GUARDED", 3)
     rng = random.Random(7)
-    found = switches(monkeypatch, rng)
+    tables, found = switches(monkeypatch, rng)
+    tuning = KernelTuning(native=NativeTuning(watched_events=3, tables=tables))
     program, made = entry.program(), make(entry.mix(40), 300, seed=12)
     classes = entry.classes()
     events = made.events(classes)
-    digest = run_open(program, events, list(classes.values()), rng, restarts=0.1, read=True)
+    digest = run_open(program, events, list(classes.values()), rng, restarts=0.1, read=True, tuning=tuning)
     assert digest == whole(program, events).digest
     assert entry.name != "IpSpam" or len(found) > 3
 

@@ -13,6 +13,7 @@ from tests.trace.test_event import messages
 from timelapse.analysis import analyse, build_pass, final_pass
 from timelapse.kernels import choose
 from timelapse.kernels.native import build
+from timelapse.kernels.tuning import USUAL, KernelTuning
 from timelapse.kernels.walk import Moment, slower_start
 from timelapse.log import MemoryLog
 from timelapse.run import replay
@@ -32,10 +33,8 @@ def test_the_compiler_is_waited_for_once_much_ran_as_python(monkeypatch: pytest.
 
     monkeypatch.setattr(choose.SliceKernel, "__init__", watched)
     monkeypatch.setattr(build, "_get", lambda text, *, compile_it: emulated(text) if compile_it else None)
-    monkeypatch.setattr(choose, "FLAT_EVENTS", 20)
-    monkeypatch.setattr(choose, "WARM_EVENTS", 40)
-    monkeypatch.setattr(choose, "COLD_EVENTS", 3 * 250)
-    past, found = Past(run), list[object]()
+    tuning = KernelTuning(flat_events=20, warm_events=40, cold_events=3 * 250)
+    past, found = Past(run.with_tuning(tuning)), list[object]()
 
     def visit(moment: Moment) -> bool:
         found.append(moment.value("total", ()))
@@ -107,7 +106,7 @@ def test_the_whole_program_is_waited_for_where_a_part_of_it_does_not_compile(
     cut = build_pass(analyse(program), "look", ["lowest"], ())
     assert not choose.choice(program, cut, final=False).compiled
     monkeypatch.setattr(build, "_get", lambda text, *, compile_it: None)
-    assert slower_start(program, cut, whole, 10 * choose.COLD_EVENTS)
+    assert slower_start(program, cut, whole, 10 * USUAL.cold_events)
 
 
 def test_the_whole_program_is_not_lowered_where_a_part_of_it_is_taken_anyway(

@@ -22,9 +22,6 @@ from timelapse.program.fingerprint import Unsure
 from timelapse.program.program import Program
 from timelapse.store.moves import move
 
-_MOST = 32
-"""Output parts beside one pass. Beyond about so many two cores would wait for them: better to go through the log again."""
-
 
 @dataclass(frozen=True)
 class Made:
@@ -70,13 +67,13 @@ class Group:
         return self.folder / "state"
 
     def beside(
-        self, job: Job, reads: Reads, key: CoreKey, log_id: str | None, drive: Callable[[Job], Outcome]
+        self, job: Job, reads: Reads, key: CoreKey, log_id: str | None, most: int, drive: Callable[[Job], Outcome]
     ) -> tuple[Outcome, bool]:
         """Drive a job whose final pass records its program's reads, with the output parts beside it of the programs that follow, as far
-        as they need no more. Returns the outcome, and whether they ran: then the reads were not kept."""
+        as they need no more, at most so many. Returns the outcome, and whether they ran: then the reads were not kept."""
         program, final = job.program, job.passes[-1]
         place = next(n for n, p in enumerate(self.programs) if p is program)
-        following = [p for p in self.programs[place + 1 :] if id(p) not in self.made][:_MOST]
+        following = [p for p in self.programs[place + 1 :] if id(p) not in self.made][:most]
         found = [(p, c) for p in following if (c := _companion(p, final, reads, key, log_id))]
         if not found:
             return drive(job), False

@@ -21,7 +21,7 @@ from timelapse.engine.driver import Driver
 from timelapse.engine.job import Job, SliceReport
 from timelapse.engine.outcome import Outcome
 from timelapse.engine.reads import ReadsReader, event_class, reads_class
-from timelapse.kernels.choose import WARM_EVENTS, cold_events, prepare, runs_compiled
+from timelapse.kernels.choose import cold_events, prepare, runs_compiled
 from timelapse.kernels.python.interpreted import RECORDER
 from timelapse.model.events import Event
 from timelapse.model.types import BOOL, FLOAT, INT, TIME, OptionalType, ValueType
@@ -73,7 +73,7 @@ class Reads:
         made = self._recording(program, final)
         events = job.reader.count if chained else _largest(job)
         fast, full = (
-            runs_compiled(program, work, events, final=True, times=job.times) for work in (made, final)
+            runs_compiled(program, work, events, final=True, tuning=job.tuning) for work in (made, final)
         )
         return made, fast or not (first or full)
 
@@ -160,7 +160,7 @@ class OutputDriver(Driver):
         `kept`: what each slice is known to do to each state.
         """
         job = self._job
-        prepare(job.program, job.passes[-1], job.reader.count, final=True, times=job.times)
+        prepare(job.program, job.passes[-1], job.reader.count, final=True, tuning=job.tuning)
         loop, slices = self._loop, self._job.slices
         waiting = [self._task("final", "final", first=i, last=i) for i in range(slices)]
         reports: dict[int, SliceReport] = {}
@@ -195,11 +195,15 @@ class OutputDriver(Driver):
 def worth_it(job: Job, alone: Job) -> bool:
     """Whether the output part alone is faster than all: not where only all of it is compiled."""
     events = _largest(job)
-    if not runs_compiled(job.program, job.passes[-1], events, final=True, times=job.times):
+    if not runs_compiled(job.program, job.passes[-1], events, final=True, tuning=job.tuning):
         return True
     count = job.reader.count
-    enough = max(events, count) if count >= cold_events(times=job.times) and events >= WARM_EVENTS else events
-    return runs_compiled(job.program, alone.passes[-1], enough, final=True, times=job.times)
+    enough = (
+        max(events, count)
+        if count >= cold_events(tuning=job.tuning) and events >= job.tuning.warm_events
+        else events
+    )
+    return runs_compiled(job.program, alone.passes[-1], enough, final=True, tuning=job.tuning)
 
 
 def _largest(job: Job) -> int:

@@ -34,10 +34,6 @@ from timelapse.program.fingerprint import Unsure
 from timelapse.program.program import Program, spec_of
 from timelapse.progress import Progress
 
-MIN_EVENTS = 50_000
-"""Logs below this size are replayed as fast as anything could be looked up."""
-
-
 Behind = Callable[[tuple[int, ...], bool], Sequence[int] | None]
 """Says how a log is cut whose first slices are given, by where they begin and where the last of them ends, and whether their starts
 were kept; None: not with these."""
@@ -96,8 +92,8 @@ class Reuse:
         store = open_store()
         if store is None:
             return cls.none("the cache is switched off")
-        if events < MIN_EVENTS:
-            return cls.none(f"the log has fewer than {MIN_EVENTS:,} events")
+        if events < store.tuning.least_events:
+            return cls.none(f"the log has fewer than {store.tuning.least_events:,} events")
         key = core_key(program, analysis, log_id, cuts, until)
         if key.reason:
             return cls.none(key.reason)
@@ -187,7 +183,11 @@ class Reuse:
 
         def drive_with_others(what: Job, group: Group) -> Outcome:
             assert self.reads is not None
-            outcome, self.beside = group.beside(what, self.reads, self.key, self.log_id, drive_alone)
+            assert self.store is not None
+            most = self.store.tuning.most_beside
+            outcome, self.beside = group.beside(
+                what, self.reads, self.key, self.log_id, most, drive_alone
+            )
             return outcome
 
         def drive_alone(what: Job) -> Outcome:
@@ -337,7 +337,7 @@ def _leaves_lock(job: Job, stages: Sequence[Stage], threads: int) -> bool:
     events = share_of(job.reader.count, job.slices, threads)
     passes = [*((stage.work, False) for stage in stages), (job.passes[-1], True)]
     return not any(stage.strategy is Strategy.ITERATE for stage in stages) and all(
-        leaves_lock(job.program, work, events, final=final, times=job.times) for work, final in passes
+        leaves_lock(job.program, work, events, final=final, tuning=job.tuning) for work, final in passes
     )
 
 

@@ -4,6 +4,7 @@
     <root>/entries/<key>/used           grows by one byte with each use: hits, and the time of the last one
     <root>/entries/<key>/...            the files
     <root>/limit                        bytes, where somebody set a limit
+    <root>/tuning.json                  thresholds (tuning.py), where somebody set others
 
 Any number of processes may read, publish and evict at the same time. An entry is made aside and renamed
 into place; who uses one takes hard links (or copies) of its files first and checks those, so that an
@@ -20,12 +21,13 @@ import shutil
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
+from timelapse.cache.tuning import USUAL, CacheTuning
 from timelapse.decoding import decoded
 from timelapse.env.machine import cache_dir
 from timelapse.errors import UsageError
@@ -46,6 +48,7 @@ DEFAULT_SHARE = 0.1
 
 _HEAD = "entry.json"
 _USED = "used"
+_TUNING = "tuning.json"
 _UNITS = {"": 1, "B": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12}
 
 
@@ -225,6 +228,20 @@ class Store:
         self.root.mkdir(parents=True, exist_ok=True)
         write_part(self.root / "limit", f"{limit}\n".encode())
         self.evict(limit)
+
+    @cached_property
+    def tuning(self) -> CacheTuning:
+        """When it is worth while to look something up, or to keep it."""
+        try:
+            return msgspec.json.decode((self.root / _TUNING).read_bytes(), type=CacheTuning)
+        except (OSError, msgspec.MsgspecError):
+            return USUAL
+
+    def tune(self, tuning: CacheTuning) -> None:
+        """Set thresholds for all later runs. Raises OSError."""
+        self.root.mkdir(parents=True, exist_ok=True)
+        write_part(self.root / _TUNING, msgspec.json.encode(tuning))
+        self.__dict__.pop("tuning", None)
 
     def _folders(self) -> Iterator[Path]:
         """Finished entries. What killed processes left is removed on the way."""

@@ -176,9 +176,9 @@ def choose_spark(
             raise UsageError("--engine spark and --local exclude each other", hint="give one of them")
         return None if later else start_spark(progress, master)
     if limit is None:
-        from timelapse.run.planning import IN_PROCESS_EVENTS
+        from timelapse.run.tuning import USUAL
 
-        limit = IN_PROCESS_EVENTS
+        limit = USUAL.in_process_events
     if master is not None:
         from timelapse.env.master import check_master, local_cores, want
 

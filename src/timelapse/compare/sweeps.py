@@ -35,6 +35,7 @@ from timelapse.run.request import Engine
 from timelapse.run.run import Run
 from timelapse.run.several import sharing
 from timelapse.run.start import replay_one_of
+from timelapse.run.tuning import USUAL, Tuning
 from timelapse.segments.types import heard
 from timelapse.store.places import local_path
 
@@ -160,6 +161,15 @@ def sweep(
 
     Raises UsageError TL801 for unknown parameters, TL820 for settings that make no sense; what `tl.replay` raises.
     """
+    return sweep_as(program, log, settings, out, labels, spark, engine, progress, judging, USUAL)
+
+
+def sweep_as(
+    program: Program | type[Program], log: Any, settings: Mapping[str, Iterable[Any]] | Sequence[Mapping[str, Any]],
+    out: str | Path | None, labels: Any, spark: SparkSession | Literal[False] | None, engine: Engine,
+    progress: Progress | None, judging: Mapping[str, Any], tuning: Tuning,
+) -> Sweep:  # fmt: skip
+    """`sweep` with other thresholds."""
     base = as_program(program)
     chosen = _settings(base, settings)
     listener = progress or Silent()
@@ -185,7 +195,7 @@ def sweep(
     done = 0
     for group in _groups(programs, opened):
         missing = [programs[n] for n in group if n not in found]
-        with sharing(missing, folder, len(programs)) as several:
+        with sharing(missing, folder, len(programs), tuning) as several:
             for number in group:
                 if number not in found:
                     run = replay_one_of(

@@ -14,6 +14,7 @@ import pyarrow as pa
 from timelapse.analysis.result import PassProgram
 from timelapse.errors import ReplayError
 from timelapse.kernels.companions import Companion
+from timelapse.kernels.tuning import USUAL, KernelTuning
 from timelapse.model.events import Event, Record
 from timelapse.program.program import Program, spec_of
 from timelapse.segments.reader import EventReader
@@ -72,8 +73,8 @@ class Job:
     """Whether rows of states that are looked back on are wanted at the end, for a run that starts from this one."""
     marks: bool = False
     """Whether tasks say what they are done with, for a replay that goes on where this one is killed (engine/resume.py)."""
-    times: int = 1
-    """So many replays of about the same passes there are: the compiler is worth waiting for with fewer events. Not for workers: they load what is there."""
+    tuning: KernelTuning = USUAL
+    """Thresholds of the kernels that tasks open."""
     runs: tuple[int, ...] = ()
     """The slices at which tasks begin, if a staged run takes several slices together; (): each is a task's own."""
 

@@ -87,7 +87,7 @@ class Portions:
         self._room = memory // _ROOM
         self._python = python_bytes(len(spec_of(job.program).states))
         each = None
-        if runs_compiled(job.program, work, events, final=True, times=job.times):
+        if runs_compiled(job.program, work, events, final=True, tuning=job.tuning):
             each = event_bytes(job.program, work, mapped=True)
         self._sure = each is not None and _is_bounded(job.program, work)
         self._each = part * max(1, each or self._python)

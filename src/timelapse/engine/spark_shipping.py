@@ -35,7 +35,7 @@ def pack(job: Job) -> bytes:
     """
     from pyspark import cloudpickle
 
-    job = replace(job, times=1)
+    job = replace(job, tuning=replace(job.tuning, times=1))  # workers load what is there
     modules = user_modules()
     for module in modules:
         cloudpickle.register_pickle_by_value(module)  # type: ignore[no-untyped-call]

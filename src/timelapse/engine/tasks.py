@@ -262,7 +262,7 @@ def _over_slices(
 
     spec = spec_of(job.program)
     serial = work.serial is not None and (
-        given_up or not is_compiled_alone(job.program, work, share, job.times)
+        given_up or not is_compiled_alone(job.program, work, share, job.tuning)
     )
     serial = serial or work.takes_late
     if serial:
@@ -290,7 +290,7 @@ def _over_slices(
             return kernel_of(known)
         if work.takes_late:
             assert job.quarantine is not None
-            return TakingKernel(job.program, job.quarantine, job.until)
+            return TakingKernel(job.program, job.quarantine, job.until, job.tuning.taking)
         if serial:
             return TimedKernel(job.program, job.quarantine)
         return SliceKernel(
@@ -298,7 +298,7 @@ def _over_slices(
             ahead=task.ahead,
             quarantine=job.quarantine, workers=task.threads if final else 1,
             before=before, rows=task.kind != "final_chain" or asked, folder=job.rows_folder, alone=alone, given_up=given_up,
-            share=share, times=job.times, gone=gone, foreseen=foreseen,
+            share=share, tuning=job.tuning, gone=gone, foreseen=foreseen,
             companions=job.aside.companions if final and job.aside is not None else (),
         )  # fmt: skip
 

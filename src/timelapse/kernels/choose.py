@@ -25,6 +25,7 @@ from timelapse.kernels.python.starts import starting
 from timelapse.kernels.python.steps import SteppingKernel, has_steps
 from timelapse.kernels.rowlog import Before
 from timelapse.kernels.source import Source
+from timelapse.kernels.tuning import USUAL, KernelTuning
 from timelapse.program.program import Program, spec_of
 from timelapse.tables.levels import Start
 from timelapse.tables.table import to_dict
@@ -36,22 +37,12 @@ if TYPE_CHECKING:
     from timelapse.kernels.native.memory.strings import Interned
     from timelapse.kernels.native.shared import SharedKernel
 
-WARM_EVENTS = 200_000
-"""From this many events on a pass runs compiled if its machine code is on disk."""
-COLD_EVENTS = 2_000_000
-"""From this many events on it is worth waiting for the compiler."""
-SLOWER = 4
-"""So many times as long programs that reach into other times take as Python, whose handlers are not rewritten. Measured in
-November 2026: 10 to 40 microseconds an event, and 3 to 12 seconds for the compiler."""
 LEFT_TOO_OFTEN = "too many events needed it"
 """What is said of a pass that began compiled."""
 NOT_ALONE = "windows over single values run compiled only in one pass from the log's start"
 GIVEN_UP = "it was tried compiled, and given up"
-TOO_FEW = f"for fewer than {WARM_EVENTS:,} events machine code is not worth loading"
 SWITCH = "TIMELAPSE_KERNEL"
 """Environment variable: native (compile whatever compiles), python (handlers rewritten), interpreted, or auto."""
-FLAT_EVENTS = 20_000
-"""From this many events on it is worth rewriting handlers that run as Python."""
 
 
 @dataclass(frozen=True)
@@ -92,8 +83,8 @@ class SliceKernel:
 
     `asked`: what is needed of the result is what happened to these states (None: all of it); the rest may be missing.
 
-    `share`: how many events this process has for the pass, those of other kernels with them (`share_of`). `times`: about so
-    often the pass runs; then the compiler is worth waiting for with fewer events.
+    `share`: how many events this process has for the pass, those of other kernels with them (`share_of`). `tuning`: when what is
+    worth while.
 
     `open`: the slice goes on from run to run. A run gives what was put out, and `changes` what was done to states since it
     was last called. Such a kernel may run for months, on any number of events a run.
@@ -107,7 +98,7 @@ class SliceKernel:
         prefetch: bool = False, memory: int | None = None, ahead: bool = False,
         quarantine: int | None = None, workers: int = 1, before: Before | None = None, rows: bool = True,
         folder: Path | None = None, alone: bool = True, given_up: bool = False,
-        asked: Collection[str] | None = None, share: int = 0, times: int = 1,
+        asked: Collection[str] | None = None, share: int = 0, tuning: KernelTuning = USUAL,
         companions: Sequence[Companion] = (), gone: set[int] | None = None, foreseen: Foreseen | None = None,
         open: bool = False,  # noqa: A002
     ) -> None:  # fmt: skip
@@ -119,7 +110,7 @@ class SliceKernel:
         self._events, self._memory = events, memory
         self._rows, self._folder, self._gone = rows, folder, gone
         self._ahead, self._quarantine = ahead, quarantine
-        self._open, self._share = open, share
+        self._open, self._share, self._tuning = open, share, tuning
         self._native: NativeKernel | None = None
         self._texts: Interned | None = None
         self._shared: SharedKernel | None = None
@@ -131,17 +122,18 @@ class SliceKernel:
         with self._clock.phase("compile"):
             unit, why = None, GIVEN_UP if given_up else NOT_ALONE
             if not given_up and (alone or not whole):
-                unit, why = _unit(program, work, share, final=final, times=times)
+                unit, why = _unit(program, work, share, final=final, tuning=tuning)
                 if unit is None and work.by_key is not None:
                     work = self._work = replace(work, by_key=None)
-                    unit, why = _unit(program, work, share, final=final, times=times)
+                    unit, why = _unit(program, work, share, final=final, tuning=tuning)
         self.why_python = why
         """Why it does not run compiled, or not any more, where only trying shows it; else empty."""
         if unit is not None and unit.shared:
             from timelapse.kernels.native.shared import SharedKernel
 
             self._shared = SharedKernel(
-                program, work, unit, starts, workers=workers, events=events, memory=memory, quarantine=quarantine
+                program, work, unit, starts, workers=workers, events=events, memory=memory, quarantine=quarantine,
+                tuning=tuning.native,
             )  # fmt: skip
         elif unit is not None:
             from timelapse.kernels.native.kernel import NativeKernel
@@ -154,39 +146,51 @@ class SliceKernel:
                 with self._clock.phase("compile"):
                     own = program, work, unit, self._texts, events
                     run_ahead(
-                        foreseen, *own, lambda ahead: _unit(program, ahead, share, final=True, times=times)[0]
+                        foreseen,
+                        *own,
+                        lambda ahead: _unit(program, ahead, share, final=True, tuning=tuning)[0],
+                        tuning.native,
                     )
             self._native = NativeKernel(
                 program, work, unit, starts, final=final, prefetch=prefetch, events=events, memory=memory,
                 ahead=ahead, quarantine=quarantine, gone=gone, foreseen=foreseen, asked=asked, before=before if looks_back else None, interned=self._texts,
                 logged=[n for n in work.logs if rows and not whole and (final or n in work.targets)],
+                tuning=tuning.native,
             )  # fmt: skip
             self._native.open, self._native.guard = open, self.guard
-            self._accompany(companions, share, times)
+            self._accompany(companions, share)
             if workers > 1 and final and not ahead:
                 from timelapse.kernels.native.aside import AsideKernel, uses_no_state
 
                 if uses_no_state(work, unit):
                     self._aside = AsideKernel(
-                        program, work, unit, workers=workers, events=events, quarantine=quarantine
+                        program,
+                        work,
+                        unit,
+                        workers=workers,
+                        events=events,
+                        quarantine=quarantine,
+                        tuning=tuning.native,
                     )
         else:
             self._interpret(starts, before)
 
-    def _accompany(self, companions: Sequence[Companion], share: int, times: int) -> None:
+    def _accompany(self, companions: Sequence[Companion], share: int) -> None:
         """Have companions run beside the compiled pass, if all of them run compiled."""
         if not companions or self._native is None or self._native.unit.steps:
             return
         units = []
         with self._clock.phase("compile"):
             for one in companions:
-                unit, _ = _unit(one.program, one.work, share, final=True, times=times)
+                unit, _ = _unit(one.program, one.work, share, final=True, tuning=self._tuning)
                 if unit is None:
                     return
                 units.append(unit)
         from timelapse.kernels.native.beside import Companions
 
-        self._native.companions = Companions(companions, units, events=self._events)
+        self._native.companions = Companions(
+            companions, units, events=self._events, tuning=self._tuning.native
+        )
 
     @property
     def accompanied(self) -> bool:
@@ -271,7 +275,7 @@ class SliceKernel:
                 self._program, self._work, known, final=self._final, rows=self._rows, folder=self._folder,
                 quarantine=self._quarantine, gone=self._gone, room=room,
             )  # fmt: skip
-        elif at_once and rewritten(self._share if self._open else self._events):
+        elif at_once and rewritten(self._share if self._open else self._events, self._tuning):
             self._python = FlatKernel(
                 self._program, self._work, known, final=self._final, quarantine=self._quarantine
             )
@@ -349,11 +353,12 @@ class SliceKernel:
             self._aside = self._texts = None
 
 
-def cold_events(program: Program | None = None, times: int = 1) -> int:
-    """From this many events on it is worth waiting for the compiler now, for a program whose passes run about so many times."""
+def cold_events(program: Program | None = None, tuning: KernelTuning = USUAL) -> int:
+    """From this many events on it is worth waiting for the compiler now, for the passes of a program."""
+    times = tuning.times
     if program is not None and any(use.what != "derive" for use in spec_of(program).times):
-        times *= SLOWER
-    return COLD_EVENTS if times == 1 else max(WARM_EVENTS, COLD_EVENTS // times)
+        times *= tuning.slower
+    return tuning.cold_events if times == 1 else max(tuning.warm_events, tuning.cold_events // times)
 
 
 def share_of(events: int, slices: int, cores: int, parts: int = 1) -> int:
@@ -370,32 +375,34 @@ def choice(program: Program, work: PassProgram, *, final: bool) -> Choice:
     return Choice(True)
 
 
-def foresee(program: Program, work: PassProgram, events: int, *, final: bool, times: int = 1) -> Choice:
-    """How a pass over so many events, which runs about so many times, will run, and if as Python why. Compiles nothing."""
-    switch = _switch()
+def foresee(
+    program: Program, work: PassProgram, events: int, *, final: bool, tuning: KernelTuning = USUAL
+) -> Choice:
+    """How a pass over so many events will run, and if as Python why. Compiles nothing."""
+    switch = switch_now()
     if switch in ("python", "interpreted"):
         return Choice(False, f"{SWITCH} is {switch}")
     try:
         unit = lowered_pass(program, work, final=final)
     except refused() as refusal:
         return Choice(False, str(refusal), getattr(refusal, "line", 0))
-    if switch == "native" or events >= cold_events(program, times):
+    if switch == "native" or events >= cold_events(program, tuning):
         return Choice(True)
-    if events < WARM_EVENTS:
-        return Choice(False, TOO_FEW)
+    if events < tuning.warm_events:
+        return Choice(False, tuning.too_few)
     from timelapse.kernels.native.build import is_compiled
 
     if is_compiled(unit):
         return Choice(True)
     return Choice(
         False,
-        f"for the {events:,} events that one process sees nobody waits for the compiler, as from {cold_events(program, times):,} on, and it "
+        f"for the {events:,} events that one process sees nobody waits for the compiler, as from {cold_events(program, tuning):,} on, and it "
         "has not run yet",
     )
 
 
 def uncompiled(
-    program: Program, passes: Sequence[tuple[PassProgram, int, bool]], times: int = 1
+    program: Program, passes: Sequence[tuple[PassProgram, int, bool]], tuning: KernelTuning = USUAL
 ) -> tuple[list[Unit], list[Unit]]:
     """Of passes (with their number of events, and whether final) those whose machine code is still to be made.
 
@@ -406,65 +413,70 @@ def uncompiled(
 
     now: list[Unit] = []
     later: list[Unit] = []
-    switch = _switch()
+    switch = switch_now()
     if switch in ("python", "interpreted"):
         return now, later
-    enough = (one for one in passes if switch == "native" or one[1] >= WARM_EVENTS)
+    enough = (one for one in passes if switch == "native" or one[1] >= tuning.warm_events)
     for work, events, final in with_deciding(program, enough):
         try:
             unit = lowered_pass(program, work, final=final)
         except refused():
             continue
         if not is_compiled(unit):
-            (now if switch == "native" or events >= cold_events(program, times) else later).append(unit)
+            (now if switch == "native" or events >= cold_events(program, tuning) else later).append(unit)
     return now, later
 
 
-def _switch() -> str:
+def switch_now() -> str:
+    """What the environment says of kernels. Raises UsageError."""
     switch = os.environ.get(SWITCH, "auto")
     if switch not in ("auto", "native", "python", "interpreted"):
         raise UsageError(f"{SWITCH} is {switch!r}", hint="set it to auto, native, python or interpreted")
     return switch
 
 
-def rewritten(events: int) -> bool:
+def rewritten(events: int, tuning: KernelTuning = USUAL) -> bool:
     """Whether handlers that run as Python over so many events are rewritten for that."""
-    switch = _switch()
-    return switch == "python" or (switch != "interpreted" and events >= FLAT_EVENTS)
+    switch = switch_now()
+    return switch == "python" or (switch != "interpreted" and events >= tuning.flat_events)
 
 
-def runs_compiled(program: Program, work: PassProgram, events: int, *, final: bool, times: int = 1) -> bool:
+def runs_compiled(
+    program: Program, work: PassProgram, events: int, *, final: bool, tuning: KernelTuning = USUAL
+) -> bool:
     """Whether a pass over so many events would run compiled. Compiles nothing."""
-    return foresee(program, work, events, final=final, times=times).compiled
+    return foresee(program, work, events, final=final, tuning=tuning).compiled
 
 
-def leaves_lock(program: Program, work: PassProgram, events: int, *, final: bool, times: int = 1) -> bool:
+def leaves_lock(
+    program: Program, work: PassProgram, events: int, *, final: bool, tuning: KernelTuning = USUAL
+) -> bool:
     """Whether a pass over so many events would run compiled, with next to nothing left to Python: then others can run
     beside it in threads. Compiles nothing."""
-    if not runs_compiled(program, work, events, final=final, times=times):
+    if not runs_compiled(program, work, events, final=final, tuning=tuning):
         return False
     unit = lowered_pass(program, work, final=final)
     return not (unit.left or unit.ticks or any(column.computed is not None for column in unit.columns))
 
 
-def is_compiled_alone(program: Program, work: PassProgram, events: int, times: int = 1) -> bool:
+def is_compiled_alone(program: Program, work: PassProgram, events: int, tuning: KernelTuning) -> bool:
     """Whether a pass over so many events, the whole program from the log's first event on, runs compiled. Compiles it
     if that is worth it."""
-    return _unit(program, replace(work, by_key=None), events, final=True, times=times)[0] is not None
+    return _unit(program, replace(work, by_key=None), events, final=True, tuning=tuning)[0] is not None
 
 
-def prepare(program: Program, work: PassProgram, events: int, *, final: bool, times: int = 1) -> None:
+def prepare(program: Program, work: PassProgram, events: int, *, final: bool, tuning: KernelTuning) -> None:
     """Have a pass compiled if it is worth it for so many events, of which its tasks see fewer each."""
-    if events >= cold_events(program, times):
-        _unit(program, work, events, final=final, times=times)
+    if events >= cold_events(program, tuning):
+        _unit(program, work, events, final=final, tuning=tuning)
 
 
 def _unit(
-    program: Program, work: PassProgram, events: int, *, final: bool, times: int = 1
+    program: Program, work: PassProgram, events: int, *, final: bool, tuning: KernelTuning
 ) -> tuple[Unit | None, str]:
     """The pass to be compiled; None where it runs as Python, and why if `foresee` cannot know."""
-    switch = _switch()
-    if switch in ("python", "interpreted") or (switch == "auto" and events < WARM_EVENTS):
+    switch = switch_now()
+    if switch in ("python", "interpreted") or (switch == "auto" and events < tuning.warm_events):
         return None, ""
     try:
         unit = lowered_pass(program, work, final=final)
@@ -473,7 +485,7 @@ def _unit(
     from timelapse.kernels.native.build import NotCompiled, compiled, loaded
 
     try:
-        if switch == "auto" and events < cold_events(program, times):
+        if switch == "auto" and events < cold_events(program, tuning):
             return (unit, "") if loaded(unit) else (None, "its machine code was not there yet")
         compiled(unit)
     except NotCompiled as error:

@@ -8,16 +8,18 @@ that nobody waits for runs these programs before (`compile.py`): a pass that is 
 from __future__ import annotations
 
 import hashlib
+from dataclasses import replace
 from functools import partial
 from itertools import pairwise
 
 from timelapse.analysis import analyse, build_pass, final_pass
 from timelapse.analysis.result import PassProgram
-from timelapse.kernels.choose import COLD_EVENTS, WARM_EVENTS, SliceKernel
+from timelapse.kernels.choose import SliceKernel
 from timelapse.kernels.native.machine import store
 from timelapse.kernels.native.machine.version import compiler_version
 from timelapse.kernels.native.usual import compile_usual
 from timelapse.kernels.source import Source
+from timelapse.kernels.tuning import USUAL
 from timelapse.kinds.counter import Counter
 from timelapse.kinds.extremum import Max
 from timelapse.kinds.set import Set
@@ -105,7 +107,7 @@ class Recent(Program):
             self.emit(Found(id=e.id, place=e.place))
 
 
-_waiting = partial(SliceKernel, share=WARM_EVENTS, times=COLD_EVENTS)
+_waiting = partial(SliceKernel, share=USUAL.warm_events, tuning=replace(USUAL, times=USUAL.cold_events))
 """The compiler is waited for, however few events there are."""
 
 

@@ -19,6 +19,7 @@ from timelapse.env.machine import cores
 from timelapse.kernels.base import Tick
 from timelapse.kernels.python.interpreted import InterpretedKernel
 from timelapse.kernels.source import Source
+from timelapse.kernels.tuning import USUAL, KernelTuning
 from timelapse.kinds.base import ABSENT, StateSpec
 from timelapse.kinds.effects import Journal
 from timelapse.kinds.grouped import Under
@@ -80,37 +81,41 @@ class Moment:
         return live.count(key.key) or ABSENT if isinstance(key, Under) else live._get(key, ABSENT)
 
 
-def slower_start(program: Program, work: PassProgram, known: PassProgram, events: int) -> bool:
+def slower_start(
+    program: Program, work: PassProgram, known: PassProgram, events: int, tuning: KernelTuning = USUAL
+) -> bool:
     """Whether a pass over so many events waits for the compiler, or runs as Python, where a final pass that is `known` does not."""
-    from timelapse.kernels.choose import COLD_EVENTS, choice, uncompiled
+    from timelapse.kernels.choose import choice, uncompiled
 
     own = choice(program, work, final=False).compiled
     if events >= _PATIENT and own:
         return False  # what is known would be lowered for nothing
     compiles = [choice(program, known, final=True).compiled, own]
-    if compiles == [True, False] and WAYS * events >= COLD_EVENTS:
+    if compiles == [True, False] and WAYS * events >= tuning.cold_events:
         return True  # the compiler is waited for
     ready = [
-        not any(uncompiled(program, [(w, events, final)])) for w, final in ((known, True), (work, False))
+        not any(uncompiled(program, [(w, events, final)], tuning))
+        for w, final in ((known, True), (work, False))
     ]
     return compiles[0] and ready[0] and not (compiles[1] and ready[1])
 
 
 def walker(
     program: Program, work: PassProgram, starts: Mapping[str, pa.Table], events: int, *, final: bool = True,
-    quarantine: int | None = None, slow: int = 0, waits: bool = False,
+    quarantine: int | None = None, slow: int = 0, waits: bool = False, tuning: KernelTuning = USUAL,
 ) -> SliceKernel:  # fmt: skip
     """A kernel to walk with, over so many events: it is not asked what a slice did. `slow`: so many ran as Python for the same question.
     `waits`: for the compiler, however few events there are."""
-    from timelapse.kernels import choose
+    from timelapse.kernels.choose import SliceKernel
 
     # A question goes the same way several times, so machine code that is there is worth loading sooner, and the compiler worth
     # waiting for.
-    share = choose.WARM_EVENTS if waits or events >= choose.FLAT_EVENTS else events
-    waits = waits or (events >= choose.FLAT_EVENTS and WAYS * (slow + events) >= choose.COLD_EVENTS)
-    return choose.SliceKernel(
+    many = events >= tuning.flat_events
+    share = tuning.warm_events if waits or many else events
+    waits = waits or (many and WAYS * (slow + events) >= tuning.cold_events)
+    return SliceKernel(
         program, work, starts, events, final=final, prefetch=cores() > 1, quarantine=quarantine, asked=(), rows=False,
-        share=share, times=choose.COLD_EVENTS if waits else 1,
+        share=share, tuning=replace(tuning, times=tuning.cold_events if waits else 1),
     )  # fmt: skip
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
@@ -13,6 +13,7 @@ import pyarrow.ipc
 from timelapse.display import many
 from timelapse.engine.job import schema_of
 from timelapse.errors import RunError, TimelapseError, UsageError, meant
+from timelapse.kernels.tuning import USUAL, KernelTuning
 from timelapse.kinds.base import StateSpec
 from timelapse.model.events import Record
 from timelapse.model.types import TIME
@@ -41,6 +42,8 @@ class RunContext:
     """Held as long as the run is: its directory, which is temporary."""
     held: list[Any] = field(default_factory=list)
     """Held as long as the run is besides."""
+    tuning: KernelTuning = USUAL
+    """Thresholds of the kernels that questions are answered with."""
 
 
 class StoredRun:
@@ -76,6 +79,15 @@ class StoredRun:
             hint="give a tl.Run, as tl.replay returns it, or its folder",
             code="TL807",
         )
+
+    def with_tuning(self, tuning: KernelTuning) -> Self:
+        """The same run, whose questions are answered with other thresholds."""
+        return type(self)(self._manifest, self._data, self.path, replace(self._context, tuning=tuning))
+
+    @property
+    def tuning(self) -> KernelTuning:
+        """Thresholds of the kernels that questions are answered with."""
+        return self._context.tuning
 
     # --- what it was ------------------------------------------------------------------------------
 

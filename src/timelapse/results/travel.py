@@ -57,7 +57,7 @@ def states_before(run: StoredRun, at: int, specs: Sequence[StateSpec]) -> list[p
     lo = cuts[slice_id]
     work = final_pass(analyse(program))
     classes = {cls.__name__: cls for cls in spec.events if cls.__name__ in work.columns}
-    kernel = walker(program, work, starts, seq - lo, quarantine=run.manifest.quarantined)
+    kernel = walker(program, work, starts, seq - lo, quarantine=run.manifest.quarantined, tuning=run.tuning)
     source = Source(reader, lo, seq, classes, work.columns)
     if kernel.compiled:
         walk = Walk(kernel, source)
@@ -93,7 +93,7 @@ def _stepped_before(
     # Compiled steps begin with the log.
     kernel = SliceKernel(
         program, work, starts, seq - lo, final=True, prefetch=cores() > 1, alone=not slice_id, rows=False,
-        asked=[s.name for s in specs],
+        asked=[s.name for s in specs], tuning=run.tuning,
     )  # fmt: skip
     if whole and not kernel.compiled:
         kernel.close()

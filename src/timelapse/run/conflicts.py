@@ -22,19 +22,22 @@ from timelapse.plan.strategy import Strategy
 from timelapse.program.program import Program, spec_of
 from timelapse.program.times import kept
 from timelapse.run.foresight import compiled_facts, fewer_tasks
+from timelapse.run.tuning import USUAL, Tuning
 from timelapse.segments.reader import EventReader
 from timelapse.segments.types import heard
 from timelapse.tables.table import state_table
 
-LEAST_EVENTS = 50_000
-"""Shorter logs are not looked at: slices gain nothing there."""
 _QUARTER = 750
 """Events in each quarter of the sample."""
 
 
 @in_usual_context
 def measured(
-    program: Program, plan: Plan, reader: EventReader, known: dict[str, Measured | None]
+    program: Program,
+    plan: Plan,
+    reader: EventReader,
+    known: dict[str, Measured | None],
+    tuning: Tuning = USUAL,
 ) -> Measured | None:
     """What iterate would meet in this program, where it could take the place of a chain; None where it could not.
 
@@ -44,7 +47,7 @@ def measured(
     chains = [stage for stage in plan.stages if stage.strategy is Strategy.CHAIN]
     times = [use for use in spec_of(program).times if use.what != "derive"]
     compiled = any(plan.costs[i].compiled for i in (-1, *(stage.index for stage in chains)))
-    if len(chains) != 1 or times or compiled or reader.count < LEAST_EVENTS:
+    if len(chains) != 1 or times or compiled or reader.count < tuning.sampled_events:
         return None
     (stage,) = chains
     # A pass that needs the states of others would have to be given them.
@@ -67,16 +70,16 @@ def reach_of(program: Program, reader: EventReader) -> float:
 def plan_of(
     program: Program, analysis: Analysis, reader: EventReader, counts: Mapping[str, int] | None, *, cores: int,
     threads: int, slices: int | None = None, force: str | Mapping[str, str] | None = None,
-    known: dict[str, Measured | None], machines: int = 1, times: int = 1,
+    known: dict[str, Measured | None], machines: int = 1, tuning: Tuning = USUAL,
 ) -> Plan:  # fmt: skip
-    """The plan of a replay, with iterate in it where that is foretold to be faster than a chain. `times`: about so many replays of the
-    same passes there are."""
+    """The plan of a replay, with iterate in it where that is foretold to be faster than a chain. `tuning`: its
+    thresholds."""
 
     reach = reach_of(program, reader)
 
     def make(found: Measured | None, guessed: bool = True) -> Plan:
         """With a task for each core, or with fewer, of which each has enough events for machine code."""
-        fewer = [] if slices is not None else fewer_tasks(program, reader.count, cores, times)
+        fewer = [] if slices is not None else fewer_tasks(program, reader.count, cores, tuning.kernels)
         plan = min((make_with(found, guessed, most) for most in (None, *fewer)), key=_seconds)
         if plan.most is None or plan.mode != "staged":
             return plan
@@ -85,7 +88,7 @@ def plan_of(
 
     def make_with(found: Measured | None, guessed: bool, most: int | None) -> Plan:
         in_one, in_slices = (
-            compiled_facts(program, reader.count, slices or most, cores, sliced=sliced, times=times)
+            compiled_facts(program, reader.count, slices or most, cores, sliced=sliced, tuning=tuning.kernels)
             for sliced in (False, True)
         )
 
@@ -112,7 +115,7 @@ def plan_of(
         return apart
 
     plan = make(None)
-    found = None if force is not None else measured(program, plan, reader, known)
+    found = None if force is not None else measured(program, plan, reader, known, tuning)
     if found is None:
         return plan
     # What the sample says of the handlers' work holds for both.

@@ -21,7 +21,6 @@ from timelapse.explanation.model import (
     explain_analysis,
 )
 from timelapse.kernels.choose import (
-    COLD_EVENTS,
     NOT_ALONE,
     Choice,
     choice,
@@ -30,6 +29,8 @@ from timelapse.kernels.choose import (
     uncompiled,
 )
 from timelapse.kernels.native.lowered import kept_whole
+from timelapse.kernels.tuning import USUAL as KERNELS
+from timelapse.kernels.tuning import KernelTuning
 from timelapse.plan import make_plan
 from timelapse.plan.cost import Measured, writes_of
 from timelapse.plan.plan import Plan
@@ -40,20 +41,28 @@ from timelapse.run.foresight import file_of, why_text
 from timelapse.run.planning import plan_here
 from timelapse.run.source import refuse_silence
 from timelapse.run.takeout import how_found
+from timelapse.run.tuning import USUAL, Tuning
 
 
 class Compiler:
     """What the compiler makes of a program's passes, for `explain`."""
 
-    def __init__(self, program: Program, events: int | None, slices: int | None, cores: int) -> None:
+    def __init__(
+        self,
+        program: Program,
+        events: int | None,
+        slices: int | None,
+        cores: int,
+        tuning: KernelTuning = KERNELS,
+    ) -> None:
         """`events`: the log's, or None for one that is large enough for everything."""
-        self._program = program
-        self._events = COLD_EVENTS * max(1, cores) if events is None else events
+        self._program, self._tuning = program, tuning
+        self._events = tuning.cold_events * max(1, cores) if events is None else events
         self._each = share_of(self._events, slices or cores, cores)
 
     def _choice(self, work: PassProgram, *, final: bool, sliced: bool = False) -> Choice:
         events = self._events if final and not sliced else self._each
-        return foresee(self._program, work, events, final=final)
+        return foresee(self._program, work, events, final=final, tuning=self._tuning)
 
     def compiled(self, work: PassProgram, final: bool) -> bool:
         """Whether a pass will run compiled."""
@@ -93,6 +102,14 @@ def explain(
     it is the plan of a replay on this machine. Raises UsageError for something that is not a program or a log,
     PlanError for a forced strategy that is not exact.
     """
+    return explain_as(program, log, slices, cores, force, USUAL)
+
+
+def explain_as(
+    program: Program | type[Program], log: Any, slices: int | None, cores: int | None,
+    force: str | Mapping[str, str] | None, tuning: Tuning,
+) -> Explanation:  # fmt: skip
+    """`explain` with other thresholds."""
     from timelapse.analysis import analyse
 
     bound = as_program(program)
@@ -103,15 +120,15 @@ def explain(
     if reader is None:
         found = explain_analysis(
             bound, analyse(bound), log, slices=slices, cores=cores, force=force,
-            kernels=Compiler(bound, events, slices, cores),
+            kernels=Compiler(bound, events, slices, cores, tuning.kernels),
         )  # fmt: skip
-        many = COLD_EVENTS * max(1, cores) if events is None else events
-        return dataclasses.replace(found, late=how_found(bound, analyse(bound), many))
-    make = planner(bound, log, slices, force)
+        many = tuning.kernels.cold_events * max(1, cores) if events is None else events
+        return dataclasses.replace(found, late=how_found(bound, analyse(bound), many, tuning.kernels))
+    make = planner(bound, log, slices, force, tuning)
     plan = make(cores, cores)
     if given is None and existing() is None and wanted() is None:
         forced = slices is not None or force is not None
-        plan = (plan_here(make, cores, reader.count, asked=True, forced=forced) or (plan,))[0]
+        plan = (plan_here(make, cores, reader.count, asked=True, forced=forced, tuning=tuning) or (plan,))[0]
     whole = plan.law.serial_seconds
 
     def relative(n: int) -> float:
@@ -120,14 +137,14 @@ def explain(
 
     found = explain_analysis(
         bound, analyse(bound), log, slices=slices, cores=cores, force=force,
-        kernels=Compiler(bound, reader.count, slices or plan.most, cores), plan=plan,
+        kernels=Compiler(bound, reader.count, slices or plan.most, cores, tuning.kernels), plan=plan,
         foretold={n: relative(n) for n in sorted({*LAW_CORES, cores})},
     )  # fmt: skip
     each = share_of(reader.count, slices or plan.most or cores, cores)
     passes = [(s.work, each, False) for s in plan.stages] if plan.mode == "staged" else []
     found = dataclasses.replace(
-        found, to_compile=len(uncompiled(bound, [*passes, (plan.last, reader.count, True)])[0]),
-        late=how_found(bound, analyse(bound), reader.count),
+        found, to_compile=len(uncompiled(bound, [*passes, (plan.last, reader.count, True)], tuning.kernels)[0]),
+        late=how_found(bound, analyse(bound), reader.count, tuning.kernels),
     )  # fmt: skip
     try:
         refuse_silence(bound, reader)
@@ -138,7 +155,11 @@ def explain(
 
 
 def planner(
-    program: Program, log: Any, slices: int | None, force: str | Mapping[str, str] | None
+    program: Program,
+    log: Any,
+    slices: int | None,
+    force: str | Mapping[str, str] | None,
+    tuning: Tuning = USUAL,
 ) -> Callable[..., Plan]:
     """What plans a replay of a log, as `replay` does: for so many tasks at once, threads of a task that runs alone, and machines."""
     from timelapse.analysis import analyse
@@ -159,6 +180,7 @@ def planner(
             force=force,
             known=known,
             machines=machines,
+            tuning=tuning,
         )
 
     return make
@@ -166,7 +188,7 @@ def planner(
 
 def scale(
     program: Program | type[Program], log: Any, machines: Sequence[int], cores: int | None = None, *,
-    slices: int | None = None, force: str | None = None,
+    slices: int | None = None, force: str | None = None, tuning: Tuning = USUAL,
 ) -> list[ScaleRow]:  # fmt: skip
     """What a replay of the log would take on each of these numbers of machines, with `cores` cores each (this machine's).
 
@@ -182,12 +204,12 @@ def scale(
         )
     cores = cores or usable_cores()
     events = sum(counts.get(e.__name__, 0) for e in spec_of(bound).events)
-    planned = None if getattr(log, "reader", None) is None else planner(bound, log, slices, force)
+    planned = None if getattr(log, "reader", None) is None else planner(bound, log, slices, force, tuning)
 
     def make(total: int, on: int) -> Plan:
         if planned is not None:
             return planned(total, cores, on)
-        compiler = Compiler(bound, events, slices, total)
+        compiler = Compiler(bound, events, slices, total, tuning.kernels)
         return make_plan(
             analyse(bound),
             counts=counts,

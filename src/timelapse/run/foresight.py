@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import PurePath
@@ -13,15 +12,14 @@ from timelapse.engine.driver import repair_name
 from timelapse.engine.job import Job
 from timelapse.env.machine import cores as usable
 from timelapse.kernels.choose import (
-    SWITCH,
-    TOO_FEW,
-    WARM_EVENTS,
     Choice,
     cold_events,
     foresee,
     share_of,
+    switch_now,
     uncompiled,
 )
+from timelapse.kernels.tuning import USUAL, KernelTuning
 from timelapse.plan.cost import IsCompiled
 from timelapse.plan.plan import Plan
 from timelapse.plan.strategy import Strategy
@@ -29,28 +27,34 @@ from timelapse.program.program import Program
 
 
 def compiled_facts(
-    program: Program, events: int, slices: int | None, cores: int, *, sliced: bool = False, times: int = 1
+    program: Program,
+    events: int,
+    slices: int | None,
+    cores: int,
+    *,
+    sliced: bool = False,
+    tuning: KernelTuning = USUAL,
 ) -> IsCompiled | None:
     """Tells of a pass whether it will run compiled; None where none will. `sliced`: the final pass in time slices, of
     which a process sees as few events as of the others; else in one pass."""
-    if os.environ.get(SWITCH, "auto") == "auto" and events < WARM_EVENTS:
+    if switch_now() == "auto" and events < tuning.warm_events:
         return None
     each = share_of(events, slices or cores, cores)
 
     def compiled(work: PassProgram, final: bool) -> bool:
         return foresee(
-            program, work, each if sliced or not final else events, final=final, times=times
+            program, work, each if sliced or not final else events, final=final, tuning=tuning
         ).compiled
 
     return compiled
 
 
-def fewer_tasks(program: Program, events: int, cores: int, times: int) -> list[int]:
+def fewer_tasks(program: Program, events: int, cores: int, tuning: KernelTuning) -> list[int]:
     """With how many tasks at a time passes over slices may run compiled that would be Python with one for each core: these have too few
     events each to wait for the compiler, or to load what it made."""
-    if os.environ.get(SWITCH, "auto") != "auto":
+    if switch_now() != "auto":
         return []
-    found = {events // WARM_EVENTS, events // cold_events(program, times)}
+    found = {events // tuning.warm_events, events // cold_events(program, tuning)}
     return sorted((n for n in found if 1 < n < cores), reverse=True)
 
 
@@ -67,11 +71,11 @@ def compiling(program: Program, plan: Plan, job: Job, cores: int) -> Iterator[No
     if plan.mode == "staged" and len(job.spans) > 1:  # a single task has no pass ahead
         stages = zip(plan.stages, job.passes, strict=False)
         works += [(work, each, False) for s, work in stages if s.strategy is not Strategy.ITERATE]
-    if job.reader.count < WARM_EVENTS:
+    if job.reader.count < job.tuning.warm_events:
         yield
         return
-    now, later = uncompiled(program, works, job.times)
-    if now and job.times > 1:  # workers do not know that, and load what is there
+    now, later = uncompiled(program, works, job.tuning)
+    if now and job.tuning.times > 1:  # workers do not know that, and load what is there
         from timelapse.kernels.native.parallel import compile_all
 
         compile_all(now, max(cores, 1))
@@ -89,8 +93,8 @@ def compiling(program: Program, plan: Plan, job: Job, cores: int) -> Iterator[No
 
 def foreseen(program: Program, plan: Plan, job: Job, cores: int) -> dict[str, str]:
     """For each pass "compiled", or "Python" and why, as it looks before the run."""
-    if job.reader.count < WARM_EVENTS and os.environ.get(SWITCH, "auto") == "auto":
-        why = f"Python: {TOO_FEW}"
+    if job.reader.count < job.tuning.warm_events and switch_now() == "auto":
+        why = f"Python: {job.tuning.too_few}"
         return {**{stage.name: why for stage in plan.stages}, "final": why, **_guessed(plan)}
     guessed = [stage.name for stage in plan.stages if stage.strategy is Strategy.ITERATE]
     stages = list(zip(plan.stages, job.passes, strict=False)) if plan.mode == "staged" else []
@@ -99,7 +103,7 @@ def foreseen(program: Program, plan: Plan, job: Job, cores: int) -> dict[str, st
     events = share_of(job.reader.count, job.slices if plan.mode == "staged" else 1, cores)
     found = _guessed(plan)
     for name, work, final in works:
-        why_not = foresee(program, work, events, final=final, times=job.times)
+        why_not = foresee(program, work, events, final=final, tuning=job.tuning)
         found[name] = "compiled" if why_not.compiled else f"Python: {why_text(work, why_not)}"
     return found
 

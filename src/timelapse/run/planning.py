@@ -14,16 +14,13 @@ from timelapse.plan import Plan
 from timelapse.plan.cost import Measured
 from timelapse.run.conflicts import plan_of
 from timelapse.run.request import Request
+from timelapse.run.tuning import USUAL, Tuning
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-IN_PROCESS_EVENTS = 200_000
-"""Logs up to this size are replayed in this process when no Spark session is there already."""
 TASKS = "timelapse.engine.tasks"
 """What workers import that run tasks."""
-SPARK_START_SECONDS = 8.0
-"""What it takes to start a local session and to run its first job (measured: 6 to 9 s)."""
 
 
 class Settled(NamedTuple):
@@ -48,7 +45,7 @@ class Planner:
         found = plan_of(
             asked.program, asked.analysis, source.reader, source.counts, cores=cores, threads=threads,
             slices=settings.slices, force=settings.strategy, known=self.measured, machines=machines,
-            times=settings.times,
+            tuning=settings.tuned,
         )  # fmt: skip
         return found if settings.lead is None else replace(found, lead=settings.lead)
 
@@ -117,40 +114,47 @@ class Planner:
         is where the replay would be faster by more than the start takes, or slices were asked for that run as Python."""
         settings, own, count = self.request.settings, usable_cores(), self.request.source.left
         forced = settings.slices is not None or settings.strategy is not None
-        found = plan_here(self.plan, own, count, asked=asked, forced=forced)
+        found = plan_here(self.plan, own, count, asked=asked, forced=forced, tuning=settings.tuning)
         return None if found is None else Settled(found[0], LocalExecutor(threads=own), found[1])
 
 
 def plan_here(
-    make: Callable[[int, int], Plan], own: int, count: int, *, asked: bool, forced: bool
+    make: Callable[[int, int], Plan],
+    own: int,
+    count: int,
+    *,
+    asked: bool,
+    forced: bool,
+    tuning: Tuning = USUAL,
 ) -> tuple[Plan, str] | None:
     """The plan of what runs in this process, and why it does; None where a session is to be started.
 
     `own`: this machine's cores, `count`: the log's events, `forced`: slices or strategies are given.
     """
-    if not asked or count <= IN_PROCESS_EVENTS:
+    start = tuning.spark_start_seconds
+    if not asked or count <= tuning.in_process_events:
         plan = make(1, own)
         if own > 1 and in_threads(plan):
             plan = make(own, own)
-        few = f"{count:,} events take less than Spark's start of {SPARK_START_SECONDS:.0f} s"
-        return plan, few if count <= IN_PROCESS_EVENTS else "Spark is ruled out"
+        few = f"{count:,} events take less than Spark's start of {start:.0f} s"
+        return plan, few if count <= tuning.in_process_events else "Spark is ruled out"
     plan = make(own, own)
     if why := _one_process(plan) if own > 1 or plan.mode != "staged" else "":
-        return plan, f"{why}; {_predicted(plan)}"
+        return plan, f"{why}; {_predicted(plan, start)}"
     if not forced:
         alone = make(1, own)
         gain = (alone.ratio() - plan.ratio()) * plan.law.serial_seconds
-        if gain < SPARK_START_SECONDS:
+        if gain < start:
             return (
                 alone,
-                f"slices on Spark would gain {max(0.0, gain):.1f} s, less than its start of {SPARK_START_SECONDS:.0f} s",
+                f"slices on Spark would gain {max(0.0, gain):.1f} s, less than its start of {start:.0f} s",
             )
     return None
 
 
-def _predicted(plan: Plan) -> str:
+def _predicted(plan: Plan, start: float) -> str:
     seconds = plan.ratio() * plan.law.serial_seconds
-    return f"{seconds:.1f} s are predicted, Spark's start takes {SPARK_START_SECONDS:.0f}"
+    return f"{seconds:.1f} s are predicted, Spark's start takes {start:.0f}"
 
 
 def _one_process(plan: Plan) -> str:

@@ -32,11 +32,10 @@ from timelapse.run.slices import least_slices
 from timelapse.run.source import refuse_silence
 from timelapse.run.takeout import GoesBack, left_as_it_is, taken_out
 
-_AGAIN = 8
 _COMPILING = 2.0
 """So many seconds machine code takes, about: no longer is begun again without it."""
 _STEP = 30e-6
-"""A compiled replay begins again for so many events at least, and for more as long as that takes less than going through the log as
+"""A compiled replay begins again for `Tuning.begun_again` events at least, and for more as long as that takes less than going through the log as
 Python: about so many seconds for each event."""
 
 
@@ -73,7 +72,10 @@ def replay_without_failing(request: Request, plan: Plan, attempt: Attempt) -> Ru
     gone: dict[int, Quarantined] = {}
     goes_back: GoesBack | str = ""
     rounds, began = 0, time.perf_counter()
-    while rounds < _AGAIN or time.perf_counter() - began < _STEP * request.source.reader.count:
+    while (
+        rounds < request.settings.tuning.begun_again
+        or time.perf_counter() - began < _STEP * request.source.reader.count
+    ):
         rounds += 1
         try:
             return attempt(_without(request, gone), chain, _rows(gone), True)
@@ -92,11 +94,15 @@ def replay_without_failing(request: Request, plan: Plan, attempt: Attempt) -> Ru
             if failure.ts > (request.source.reader.ts_first or 0) and not _is_cheap(request):
                 break
             if rounds == 1:
-                goes_back = GoesBack.of(request.program, request.analysis) if _is_cheap(request) else ""
+                goes_back = (
+                    GoesBack.of(request.program, request.analysis, request.settings.tuning.kernels)
+                    if _is_cheap(request)
+                    else ""
+                )
             spent = time.perf_counter() - began
             # For a few of them nobody waits for the compiler.
             if isinstance(goes_back, GoesBack) and (
-                goes_back.is_ready or rounds == _AGAIN or spent > _COMPILING
+                goes_back.is_ready or rounds == request.settings.tuning.begun_again or spent > _COMPILING
             ):
                 request.settings.progress.note(f"the events that fail are found {goes_back.how}")
                 found = _compiled(request, goes_back)
@@ -112,7 +118,7 @@ def replay_without_failing(request: Request, plan: Plan, attempt: Attempt) -> Ru
     most = most_failures(request.settings.max_quarantined, request.source.reader.count)
     rows = taken_out(
         request.program, request.source.reader, most=most, until=request.settings.until,
-        progress=request.settings.progress,
+        progress=request.settings.progress, tuning=request.settings.tuning.kernels,
     )  # fmt: skip
     return _finally(request, plan, attempt, rows)
 
@@ -145,7 +151,9 @@ def _late(request: Request, chain: Plan) -> Plan | None:
     that is compiled, or has several slices.
     """
     settings, reader = request.settings, request.source.reader
-    least = least_slices(request.program, chain.last, reader.count, memory_setting())
+    least = least_slices(
+        request.program, chain.last, reader.count, memory_setting(), tuning=request.settings.tuning
+    )
     if (settings.slices or least) > 1 or _is_cheap(request):
         return None
     return replace(chain, final=replace(chain.final, takes_late=True))
@@ -211,5 +219,5 @@ def _is_cheap(request: Request) -> bool:
     """Whether to begin again costs less than to go through the log as Python."""
     last = final_pass(request.analysis)
     return runs_compiled(
-        request.program, last, request.source.reader.count, final=True, times=request.settings.times
+        request.program, last, request.source.reader.count, final=True, tuning=request.settings.tuned.kernels
     )

@@ -15,6 +15,7 @@ from timelapse.engine.digest import hash_outputs, hash_rejected, run_digest, sta
 from timelapse.ids import INT64_MAX
 from timelapse.kernels.base import quarantined_table
 from timelapse.kernels.takeout.taking import without_failing
+from timelapse.kernels.tuning import TAKING, TakingTuning
 from timelapse.kinds.base import ABSENT, StateSpec
 from timelapse.log import Log, MemoryLog
 from timelapse.log.only import OnlyReader
@@ -84,6 +85,14 @@ def run_serial(
     which the clock goes on after the last event: everything due until then happens. Raises HandlerError,
     EventOrderError, TooManyQuarantined, UsageError for an `until` before the last event.
     """
+    return run_serial_as(program, events, quarantine, max_quarantined, until, TAKING)
+
+
+def run_serial_as(
+    program: Program | type[Program], events: Any, quarantine: bool, max_quarantined: int | None, until: Moment | None,
+    tuning: TakingTuning,
+) -> Run:  # fmt: skip
+    """`run_serial` with other thresholds of what is taken out."""
     program = as_program(program)
     until = None if until is None else micros(until, "until=")
     started = time.perf_counter()
@@ -116,7 +125,7 @@ def run_serial(
         end_of(reader.ts_before(INT64_MAX), until)
         refuse_silence(program, reader)
         most = most_failures(max_quarantined, reader.count)
-        found, taken = without_failing(program, reader, most=most, until=until)
+        found, taken = without_failing(program, reader, most=most, until=until, tuning=tuning)
         reader = reader_without(reader, (row[2] for row in taken))
         quarantine = False
     if reader is None:

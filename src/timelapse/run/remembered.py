@@ -14,10 +14,10 @@ from pathlib import Path
 from typing import Any
 
 from timelapse.analysis import Analysis
-from timelapse.cache import rerun
 from timelapse.cache.key import program_key
 from timelapse.cache.runs import LastRun, last_run, remember
 from timelapse.cache.store import Store, open_store
+from timelapse.cache.tuning import USUAL, CacheTuning
 from timelapse.engine.resume import Begun
 from timelapse.errors import TimelapseError
 from timelapse.log import Log
@@ -37,13 +37,6 @@ from timelapse.segments.joined import version_with
 from timelapse.segments.without import base_of, read_as
 from timelapse.store.parts import check_parts
 from timelapse.store.remote import RemotePath
-
-MOST_SLICES = 1_000
-"""From a run in more slices no plain replay goes on: each adds some, and what all of them changed is read again."""
-
-
-LONG = 1.0
-"""Seconds that a replay is foretold to take where it is cut for late rows of which nothing is known."""
 
 
 @dataclass(frozen=True)
@@ -149,12 +142,20 @@ def end_for_late(request: Request, plan: Plan, cuts: Sequence[int]) -> EndApart 
     ):
         return None
     signs = source.late.told
-    if plan.ratio() * plan.law.serial_seconds >= LONG and (source.late.grows or not plan.law.compiled):
+    if plan.ratio() * plan.law.serial_seconds >= _tuning().long_seconds and (
+        source.late.grows or not plan.law.compiled
+    ):
         signs += source.late.assumed
     found = end_apart(source.reader, cuts, signs)
     if found is None or _store_and_key(request.program, request.analysis, source, settings) is None:
         return None
     return found
+
+
+def _tuning() -> CacheTuning:
+    """The thresholds of the user's cache."""
+    store = open_store()
+    return USUAL if store is None else store.tuning
 
 
 def _store_and_key(
@@ -170,7 +171,7 @@ def _store_and_key(
         or settings.allow_impure
     ):
         return None
-    if source.reader.count < rerun.MIN_EVENTS or (store := open_store()) is None:
+    if (store := open_store()) is None or source.reader.count < store.tuning.least_events:
         return None
     params = repr(sorted(params_text(program).items()))
     asked = repr((settings.until, settings.quarantine))
@@ -193,7 +194,7 @@ def _usable(
     if before is None:
         return "the version of the log that it was over was removed", None
     most = run.slices if settings.slices is None else settings.slices - 1
-    if not most or run.slices > MOST_SLICES:
+    if not most or run.slices > _tuning().most_slices:
         return f"it has {run.slices:,} slices" if most else "one slice was asked for", None
     source, earlier = open_after(run, log, program, analysis, quarantine=settings.quarantine, most=most)
     if earlier.reason:

@@ -16,6 +16,7 @@ from timelapse.program.program import Program
 from timelapse.progress import Progress, Silent
 from timelapse.run.earlier import Earlier
 from timelapse.run.source import Source
+from timelapse.run.tuning import USUAL, Tuning
 from timelapse.segments.reader import EventReader
 
 if TYPE_CHECKING:
@@ -42,12 +43,14 @@ class Several:
     folder for what they share beyond the cache, as long as they take. `settled`: for each analysis how, where and why there programs
     with it are replayed, which the first of them decides. `group`: all of them, where they are known to find the same states.
     `times`: about so many of them there are, whose passes are about the same: the compiler is worth waiting for with fewer events.
+    `tuning`: the thresholds of all of them.
     """
 
     decoded: Path | None = None
     group: Group | None = None
     times: int = 1
     settled: list[tuple[Analysis, Plan, Executor, str]] = field(default_factory=list)
+    tuning: Tuning = USUAL
 
 
 @dataclass(frozen=True)
@@ -70,10 +73,14 @@ class Settings:
     lead: int | None = None
     """How many slices of a staged run lead (plan/schedule.py); None: as is foretold to be quickest."""
 
+    tuning: Tuning = USUAL
+
     @property
-    def times(self) -> int:
-        """So many replays of about the same passes there are."""
-        return 1 if self.several is None else self.several.times
+    def tuned(self) -> Tuning:
+        """The thresholds, for as many replays of about the same passes as there are."""
+        if self.several is None or self.several.times == self.tuning.kernels.times:
+            return self.tuning
+        return replace(self.tuning, kernels=replace(self.tuning.kernels, times=self.several.times))
 
     @property
     def reuses(self) -> bool:

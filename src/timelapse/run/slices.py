@@ -17,20 +17,11 @@ from timelapse.log.part import PartReader, rank
 from timelapse.plan import Plan
 from timelapse.plan.schedule import cuts_at
 from timelapse.program.program import Program, spec_of
+from timelapse.run.tuning import USUAL, Tuning
 from timelapse.segments.reader import EventReader, LogReader
-
-_INTERPRETED_EVENTS = 1_000_000
-"""Events per slice whose handlers run as Python: what it puts out is Python objects until its end."""
-
-_COMPILED_EVENTS = 16_000_000
-"""Events per slice of a compiled pass. A boundary costs the hashing, sorting and writing of all keys that a slice wrote
-(0.3 s of 1.9 s for each 3 million events of the anti-spam log), and is where `why` and `state --at` can start from."""
 
 _CARRIED = 2
 """Where there are several slices, one gets this part of the memory: the rest is for states that are carried on."""
-
-_UNEVEN_EVENTS = 100_000
-"""From this many events on the sizes of slices are chosen, and how many lead."""
 
 _NEAR = 1 / 8
 
@@ -39,7 +30,12 @@ _FINE = 4096
 
 
 def least_slices(
-    program: Program, final: PassProgram, events: int, memory: int | None, tasks: int = 1, times: int = 1
+    program: Program,
+    final: PassProgram,
+    events: int,
+    memory: int | None,
+    tasks: int = 1,
+    tuning: Tuning = USUAL,
 ) -> int:
     """So many slices that none is too large to hold where `tasks` of them run at a time.
 
@@ -49,14 +45,14 @@ def least_slices(
     if memory is None:
         memory = task_memory(tasks)
     interpreted = python_bytes(len(spec_of(program).states))
-    if events <= min(memory // interpreted, _INTERPRETED_EVENTS):
+    if events <= min(memory // interpreted, tuning.interpreted_events):
         return 1
     first, each = (event_bytes(program, final, mapped=mapped) for mapped in (False, True))
-    most = _COMPILED_EVENTS
+    most = tuning.compiled_events
     if first is None or each is None:
         first = each = interpreted
-        most = _INTERPRETED_EVENTS
-    elif not runs_compiled(program, final, events // tasks, final=True, times=times):
+        most = tuning.interpreted_events
+    elif not runs_compiled(program, final, events // tasks, final=True, tuning=tuning.kernels):
         first = each = interpreted
     if events <= min(most, memory // max(1, first)):
         return 1
@@ -73,7 +69,9 @@ def default_slices(least: int, cores: int, plan: Plan) -> int:
     return least if plan.mode != "staged" else max(plan.slices(cores), least)
 
 
-def cut(reader: EventReader, slices: int, plan: Plan, since: int = 0) -> tuple[list[int], int]:
+def cut(
+    reader: EventReader, slices: int, plan: Plan, since: int = 0, *, tuning: Tuning = USUAL
+) -> tuple[list[int], int]:
     """Slice boundaries, and how many slices lead. Slices of a staged run are not even if that is faster. In a log whose segments are cut by
     time a boundary stands where a period begins, if that is near.
 
@@ -83,7 +81,7 @@ def cut(reader: EventReader, slices: int, plan: Plan, since: int = 0) -> tuple[l
     count = len(even) - 1
     if plan.mode != "staged" or count < 2:
         return _at_periods(reader, even), 0
-    if reader.count - since < _UNEVEN_EVENTS:
+    if reader.count - since < tuning.uneven_events:
         return _at_periods(reader, even), plan.lead or 0
     found = plan.arrange(count, apart=True)
     return _at_periods(reader, cuts_at(cuts(reader, _FINE, since), found.shares)), found.lead
@@ -112,6 +110,7 @@ def cut_behind(
     *,
     exactly: bool,
     starts: bool,
+    tuning: Tuning = USUAL,
 ) -> tuple[list[int], int] | None:
     """Boundaries of slices of which the first are given, and how many lead behind these; None where they are of no use.
 
@@ -127,24 +126,24 @@ def cut_behind(
     if not first or first * reader.count < (least - 1) * events:
         return None
     left = slices - first if exactly else -(-slices * (reader.count - events) // reader.count)
-    found, lead = cut(reader, left, plan, events)
+    found, lead = cut(reader, left, plan, events, tuning=tuning)
     return [*known, *found[1:]], lead
 
 
-def in_one_task(reader: EventReader, slices: int, plan: Plan) -> bool:
+def in_one_task(reader: EventReader, slices: int, plan: Plan, tuning: Tuning = USUAL) -> bool:
     """Whether one task takes all slices, each of which goes on with the states as the one before left them: where none has a pass ahead
     that is worth it. Of small logs nobody asks what is."""
-    if plan.lead is None and reader.count < _UNEVEN_EVENTS:
+    if plan.lead is None and reader.count < tuning.uneven_events:
         return False
     return plan.hands_on and plan.arrange(slices).lead >= slices - 1
 
 
 def cut_in_runs(
-    reader: EventReader, slices: int, runs: int, plan: Plan
+    reader: EventReader, slices: int, runs: int, plan: Plan, tuning: Tuning = USUAL
 ) -> tuple[list[int], int, tuple[int, ...]]:
     """Boundaries of more slices than tasks run at a time, each of which takes several, one after the other: then start
     states have to be found for so many `runs` only. Also how many of these lead, and the slices at which they begin."""
-    whole, lead = cut(reader, runs, plan)
+    whole, lead = cut(reader, runs, plan, tuning=tuning)
     fine = cuts(reader, _FINE)
     count = len(whole) - 1
     found, begins = [whole[0]], []
@@ -159,13 +158,15 @@ def cut_in_runs(
     return found, lead, tuple(begins)
 
 
-def spans(reader: EventReader, slices: int, plan: Plan, cores: int, least: int) -> int:
+def spans(
+    reader: EventReader, slices: int, plan: Plan, cores: int, least: int, tuning: Tuning = USUAL
+) -> int:
     """How many tasks take so many slices, where each may take several, one after the other; at least so many that each can be held.
 
     One, where it goes on with the states as each slice leaves them. Two, where halves one after the other are quicker than tasks on all cores: both
     are run by final passes only, which hold no more than a slice at a time.
     """
-    if in_one_task(reader, slices, plan):
+    if in_one_task(reader, slices, plan, tuning):
         return 1
     found, halves = max(cores, least, 2), plan.arrange(2, apart=True)
     if halves.lead and halves.seconds <= plan.arrange(found, apart=True).seconds:

@@ -138,7 +138,9 @@ def replay_one_of(
 ) -> Run:  # fmt: skip
     """`replay` as one of several."""
     check_engine(engine)
-    settings = Settings(progress=progress, overwrite=overwrite, several=several, engine=engine)
+    settings = Settings(
+        progress=progress, overwrite=overwrite, several=several, engine=engine, tuning=several.tuning
+    )
     return replay_as(program, log, out, spark, settings)
 
 
@@ -186,7 +188,7 @@ def replay_as(
                 manifest := read_manifest(put),
                 DirectoryData(put, manifest),
                 put,
-                RunContext(program, source.reader),
+                RunContext(program, source.reader, tuning=settings.tuning.kernels),
             )
     if left is not None and left.how is not None:
         settings.progress.note("going on with a replay that was killed (--no-resume begins again)")
@@ -340,7 +342,7 @@ def run_plan(
     except BaseException:
         partial.discard()
         raise
-    context = RunContext(program, source.reader, [] if keep is None else keep)
+    context = RunContext(program, source.reader, [] if keep is None else keep, tuning=settings.tuning.kernels)
     return Run(manifest, DirectoryData(partial.out, manifest), partial.out, context)
 
 
@@ -374,7 +376,7 @@ def _job(
     if memory is None and isinstance(executor, LocalExecutor):
         memory = task_memory(tasks)
     begun = request.begun
-    least = least_slices(request.program, passes[-1], source.left, memory, tasks, settings.times)
+    least = least_slices(request.program, passes[-1], source.left, memory, tasks, settings.tuned)
     slices = settings.slices or default_slices(least, executor.cores, plan)
     if begun is not None and request.remembered is not None:  # as many as the whole log would have
         slices = (
@@ -382,18 +384,20 @@ def _job(
             if settings.slices
             else max(least, -(-slices * source.left // reader.count))
         )
-    cuts, lead = cut(reader, slices, plan, source.begin)
+    cuts, lead = cut(reader, slices, plan, source.begin, tuning=settings.tuning)
     runs: tuple[int, ...] = ()
     leading = lead
     if begun is None and in_threads(plan) and slices > 1 and not spec_of(request.program).times:
-        together = spans(reader, slices, plan, max(executor.cores, executor.threads), least)
+        together = spans(reader, slices, plan, max(executor.cores, executor.threads), least, settings.tuning)
         if together < slices:
-            cuts, leading, runs = cut_in_runs(reader, slices, together, plan)
+            cuts, leading, runs = cut_in_runs(reader, slices, together, plan, settings.tuning)
 
     def behind(known: tuple[int, ...], starts: bool) -> list[int] | None:
         nonlocal lead
         asked = settings.slices is not None
-        found = cut_behind(reader, known, slices, plan, least, exactly=asked, starts=starts)
+        found = cut_behind(
+            reader, known, slices, plan, least, exactly=asked, starts=starts, tuning=settings.tuning
+        )
         if found is not None:
             lead = found[1]
         return None if found is None else found[0]
@@ -429,7 +433,7 @@ def _job(
         given=0 if begun is None else begun.slices,
         clock=None if begun is None else begun.clock,
         resumable=settings.resumable,
-        times=settings.times,
+        tuning=settings.tuned.kernels,
     )
     if settings.resumable:
         (partial.scratch / ROWS).mkdir(exist_ok=True)

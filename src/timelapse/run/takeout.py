@@ -17,6 +17,7 @@ from timelapse.kernels.choose import runs_compiled
 from timelapse.kernels.native.lowered import lowered_pass, refused
 from timelapse.kernels.source import Source
 from timelapse.kernels.takeout.taking import without_failing
+from timelapse.kernels.tuning import USUAL, KernelTuning
 from timelapse.log.without import reader_without
 from timelapse.model.decimals import in_usual_context
 from timelapse.program.failure import Quarantined
@@ -35,7 +36,13 @@ _OFTEN, _SELDOM = 0.25, 10.0
 
 
 def taken_out(
-    program: Program, reader: EventReader, *, most: int, until: int | None, progress: Progress
+    program: Program,
+    reader: EventReader,
+    *,
+    most: int,
+    until: int | None,
+    progress: Progress,
+    tuning: KernelTuning = USUAL,
 ) -> list[Quarantined]:
     """The events of the log that are taken out of it, by rising seq: it goes through it once, as Python.
 
@@ -44,16 +51,18 @@ def taken_out(
     progress.stage(_STAGE, reader.count)
     listening = Listening(progress)
     started = time.perf_counter()
-    _, rows = without_failing(program, reader, most=most, until=until, keep=False, told=listening.told)
+    _, rows = without_failing(
+        program, reader, most=most, until=until, keep=False, told=listening.told, tuning=tuning.taking
+    )
     progress.finish(_STAGE, time.perf_counter() - started)
     return rows
 
 
-def how_found(program: Program, analysis: Analysis, events: int) -> str:
+def how_found(program: Program, analysis: Analysis, events: int, tuning: KernelTuning) -> str:
     """How a replay of so many events finds those from which something fails after their own time; empty where nothing happens then."""
     if not acts_later(program):
         return ""
-    if not runs_compiled(program, final_pass(analysis), events, final=True):
+    if not runs_compiled(program, final_pass(analysis), events, final=True, tuning=tuning):
         return "as Python, as all that the replay does"
     goes_back = GoesBack.of(program, analysis)
     return f"as Python: {goes_back}" if isinstance(goes_back, str) else goes_back.how
@@ -65,13 +74,15 @@ class GoesBack:
     `apart`: why not many at a time; empty where that is possible. `alone`: why not one after the other.
     """
 
-    def __init__(self, program: Program, work: PassProgram, unit: Unit, apart: str, alone: str) -> None:
-        self._program, self._work, self._unit = program, work, unit
+    def __init__(
+        self, program: Program, work: PassProgram, unit: Unit, apart: str, alone: str, tuning: KernelTuning
+    ) -> None:
+        self._program, self._work, self._unit, self._tuning = program, work, unit, tuning.native
         self.apart, self.alone = apart, alone
         self._deciding = _deciding(program, work, unit)
 
     @classmethod
-    def of(cls, program: Program, analysis: Analysis) -> GoesBack | str:
+    def of(cls, program: Program, analysis: Analysis, tuning: KernelTuning = USUAL) -> GoesBack | str:
         """Or why this cannot be done for a program."""
         from timelapse.kernels.native.rewinding import cannot_rewind
         from timelapse.kernels.native.together import cannot_find_together
@@ -82,7 +93,7 @@ class GoesBack:
         except refused() as refusal:
             return str(refusal)
         apart, alone = cannot_find_together(unit), cannot_rewind(unit)
-        found = cls(program, work, unit, apart, alone)
+        found = cls(program, work, unit, apart, alone, tuning)
         return found if found._deciding is not None or not (apart and alone) else alone
 
     @property
@@ -149,7 +160,7 @@ class GoesBack:
         for work, unit in ways:
             try:
                 source = self._source(reader, reader, until, work)
-                together = Together(self._program, work, unit, source, reader.count)
+                together = Together(self._program, work, unit, source, reader.count, self._tuning)
                 return together.find(told, otherwise=not self.alone)
             except NotTogether:
                 done = 0
@@ -163,7 +174,7 @@ class GoesBack:
 
         if self.alone or most < 0:
             raise _NotFound
-        kernel = RewindingKernel(self._program, self._work, self._unit, reader.count, most)
+        kernel = RewindingKernel(self._program, self._work, self._unit, reader.count, most, self._tuning)
         done, before = 0, whole.count - reader.count
 
         def told(events: int, taken: int) -> None:

@@ -15,13 +15,14 @@ from timelapse.analysis import analyse, final_pass
 from timelapse.env.machine import memory_alone
 from timelapse.errors import HandlerError
 from timelapse.kernels.base import PassResult, no_tick
-from timelapse.kernels.choose import COLD_EVENTS, SliceKernel
+from timelapse.kernels.choose import SliceKernel
 from timelapse.kernels.former import Former, Guard
 from timelapse.kernels.kernel import EpochKernel
 from timelapse.kernels.once import passes_once
 from timelapse.kernels.python.timed import TimedKernel
 from timelapse.kernels.rowlog import Earlier
 from timelapse.kernels.source import Source
+from timelapse.kernels.tuning import USUAL, KernelTuning
 from timelapse.model.decimals import in_usual_context
 from timelapse.program.failure import AGAIN
 from timelapse.program.program import Program, spec_of
@@ -82,9 +83,10 @@ class OpenKernel:
     def __init__(
         self, program: Program, types: Sequence[EventType], journal: JournalEnd, stand: Stand | None = None, *,
         quarantine: int | None = None, folder: Path | None = None, gone: set[int] | None = None, compiled: bool = True,
+        tuning: KernelTuning = USUAL,
     ) -> None:  # fmt: skip
         self.program, self.journal, self.given_up = program, journal, not compiled
-        self._spec = spec_of(program)
+        self._spec, self._tuning = spec_of(program), tuning
         self._work = replace(final_pass(analyse(program)), takes_out=quarantine is not None, keeps=True)
         self._stand = Stand() if stand is None else stand
         self.complete = self._stand.complete
@@ -108,7 +110,7 @@ class OpenKernel:
         stand = self._stand
         begun = stand.complete is not None
         return SliceKernel(
-            self.program, self._work, dict(stand.states), 0, final=True, quarantine=quarantine, share=COLD_EVENTS,
+            self.program, self._work, dict(stand.states), 0, final=True, quarantine=quarantine, share=self._tuning.cold_events, tuning=self._tuning,
             before=self._before if begun else None, folder=folder, alone=False, given_up=not compiled, gone=gone,
             open=True,
         )  # fmt: skip

@@ -16,7 +16,7 @@ from timelapse.analysis import PassProgram, analyse, build_pass, final_pass
 from timelapse.analysis.onward import onward_states
 from timelapse.errors import HandlerError, ReplayError, TimelapseError
 from timelapse.kernels.base import Tick
-from timelapse.kernels.choose import COLD_EVENTS, foresee
+from timelapse.kernels.choose import foresee
 from timelapse.kernels.source import Source
 from timelapse.kernels.walk import WAYS, TooSlow, Visit, Walk, slower_start, walker
 from timelapse.kinds.base import ABSENT
@@ -61,7 +61,7 @@ class Past:
 
     def __init__(self, run: StoredRun, progress: Progress | None = None) -> None:
         self.run, self.progress = run, progress or Silent()
-        self.program = run.need_program()
+        self.program, self._tuning = run.need_program(), run.tuning
         self.spec = spec_of(self.program)
         self.reader, self.cuts = self._log()
         self.quarantine = None if self.spec.times else run.manifest.quarantined
@@ -309,7 +309,7 @@ class Past:
         if self.run.manifest.quarantined or self._analysis.opaque or not states:
             return self._work
         cut = build_pass(self._analysis, "look", sorted(states), ())
-        return self._work if slower_start(self.program, cut, self._work, events) else cut
+        return self._work if slower_start(self.program, cut, self._work, events, self._tuning) else cut
 
     def walk(
         self, slice_id: int, stops: Sequence[int], visit: Visit, *, states: Collection[str] | None = None,
@@ -383,7 +383,7 @@ class Past:
         )
         kernel = walker(
             self.program, work, starts, hi - lo, final=work is self._work,
-            quarantine=self.quarantine if thin is None else None, slow=self.slow, waits=waits,
+            quarantine=self.quarantine if thin is None else None, slow=self.slow, waits=waits, tuning=self._tuning,
         )  # fmt: skip
         if thin is None:
             kernel.expect(self.rows(min(hi, lo + _SOON) if soon else hi), soon=soon)
@@ -425,7 +425,10 @@ class Past:
             next_ *= 2
             if passed / done * (WAYS * count - done) > _COMPILER:
                 next_ = math.inf  # it is asked once
-                walk.left = foresee(self.program, work, COLD_EVENTS, final=work is self._work).compiled
+                own = self._tuning
+                walk.left = foresee(
+                    self.program, work, own.cold_events, final=work is self._work, tuning=own
+                ).compiled
 
         return watched
 

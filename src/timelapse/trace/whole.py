@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from contextlib import AbstractContextManager
+from dataclasses import replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -16,7 +17,7 @@ import pyarrow as pa
 from timelapse.analysis import PassProgram, analyse, build_pass, final_pass
 from timelapse.env.machine import cores
 from timelapse.kernels.base import Abandoned, Tick
-from timelapse.kernels.choose import COLD_EVENTS, FLAT_EVENTS, WARM_EVENTS, SliceKernel, choice
+from timelapse.kernels.choose import SliceKernel, choice
 from timelapse.kernels.source import Source
 from timelapse.kernels.walk import WAYS, Visit, Walk, slower_start
 from timelapse.kinds.grouped import Grouped
@@ -104,7 +105,7 @@ class WholePast(FromBeginning):
 
     def __init__(self, run: StoredRun, progress: Progress | None = None) -> None:
         super().__init__(run, progress)
-        self.slow = COLD_EVENTS // WAYS - _SOON
+        self.slow = run.tuning.cold_events // WAYS - _SOON
         self._left: tuple[int, set[int], Thinned] | None = None
 
     def used_at(self, event: Event) -> Collection[Place]:
@@ -171,7 +172,7 @@ class WholePast(FromBeginning):
         if self.run.manifest.quarantined or self._analysis.opaque:
             return self._work
         cut = build_pass(self._analysis, "look", sorted(states), ())
-        slower = slower_start(self.program, cut, self._work, events)
+        slower = slower_start(self.program, cut, self._work, events, self.run.tuning)
         return self._work if slower or not choice(self.program, cut, final=False).compiled else cut
 
     def stepping(
@@ -184,10 +185,11 @@ class WholePast(FromBeginning):
         work = self._work if states is None else self.cut(states, hi)
         # A question goes this way several times, and what is left else is the serial loop: machine code that is there is
         # worth loading sooner, and the compiler worth waiting for.
-        share = max(hi, WARM_EVENTS) if hi >= FLAT_EVENTS else hi
+        own = self.run.tuning
+        share = max(hi, own.warm_events) if hi >= own.flat_events else hi
         kernel = SliceKernel(
             self.program, work, {}, hi, final=work is self._work, prefetch=cores() > 1, alone=True, rows=False, asked=(), share=share,
-            times=WAYS if hi >= WARM_EVENTS else 1,
+            tuning=replace(own, times=WAYS if hi >= own.warm_events else 1),
         )  # fmt: skip
         _, native = kernel.parts
         if native is None or (work is self._work and not native.unit.steps):

@@ -16,6 +16,7 @@ from timelapse.kernels.base import PassResult, Tick
 from timelapse.kernels.native.kernel import NativeKernel
 from timelapse.kernels.native.lowering.unit import Unit
 from timelapse.kernels.source import Source
+from timelapse.kernels.tuning import NATIVE, NativeTuning
 from timelapse.program.program import Program
 from timelapse.tables.sharing import at_once
 
@@ -38,9 +39,18 @@ class AsideKernel:
         workers: int,
         events: int,
         quarantine: int | None,
+        tuning: NativeTuning = NATIVE,
     ) -> None:
         self._make: Callable[[], NativeKernel] = partial(
-            NativeKernel, program, work, unit, {}, final=True, events=events // workers, quarantine=quarantine
+            NativeKernel,
+            program,
+            work,
+            unit,
+            {},
+            final=True,
+            events=events // workers,
+            quarantine=quarantine,
+            tuning=tuning,
         )
         self._workers = workers
 

@@ -16,6 +16,7 @@ from timelapse.kernels.native.decode import Array
 from timelapse.kernels.native.kernel import NativeKernel
 from timelapse.kernels.native.lowering.unit import Unit
 from timelapse.kernels.native.outputs import ReadColumns
+from timelapse.kernels.tuning import NativeTuning
 from timelapse.segments.reader import Chunk
 
 _WAITING = 2
@@ -26,8 +27,10 @@ class Companions:
     """The output parts beside one pass. One that fails, or that had better run as Python, is given up: its program is
     replayed by itself then, which finds out why."""
 
-    def __init__(self, companions: Sequence[Companion], units: Sequence[Unit], *, events: int) -> None:
-        self._parts = [_Part(c, u, events) for c, u in zip(companions, units, strict=True)]
+    def __init__(
+        self, companions: Sequence[Companion], units: Sequence[Unit], *, events: int, tuning: NativeTuning
+    ) -> None:
+        self._parts = [_Part(c, u, events, tuning) for c, u in zip(companions, units, strict=True)]
         self._chunks: queue.Queue[tuple[Chunk, ReadColumns] | None] = queue.Queue(_WAITING)
         self._thread: threading.Thread | None = None
         self._stopped = False
@@ -81,10 +84,12 @@ class Companions:
 class _Part:
     """One output part."""
 
-    def __init__(self, companion: Companion, unit: Unit, events: int) -> None:
+    def __init__(self, companion: Companion, unit: Unit, events: int, tuning: NativeTuning) -> None:
         self._columns = companion.columns
         self._events = [cls.__name__ for cls in unit.events]
-        self._kernel = NativeKernel(companion.program, companion.work, unit, {}, final=True, events=events)
+        self._kernel = NativeKernel(
+            companion.program, companion.work, unit, {}, final=True, events=events, tuning=tuning
+        )
         self._fields = [
             [f for f in cls.__fields__ if (cls.__name__, f.name) in self._columns] for cls in unit.events
         ]

@@ -24,34 +24,41 @@ from timelapse.kernels.native.deciding import deciding_pass
 from timelapse.kernels.native.decode import Batch
 from timelapse.kernels.native.foreseen import Foreseen
 from timelapse.kernels.native.heldsteps import HeldSteps
-from timelapse.kernels.native.kernel import PIECE, Ints, NativeKernel
+from timelapse.kernels.native.kernel import Ints, NativeKernel
 from timelapse.kernels.native.lowering.unit import Unit
 from timelapse.kernels.native.memory.again import MOST_NOTES
 from timelapse.kernels.native.memory.strings import Interned
 from timelapse.kernels.native.status import Back, left
+from timelapse.kernels.tuning import NativeTuning
 from timelapse.program.program import Program
 
 _SHARE = 8
 """What it holds takes at most this part of the memory: one in so many."""
 _ANY = 1 << 40
 """So many events may fail."""
-_PIECE, _MORE = PIECE // 2, PIECE // 4
-"""How many steps the function goes through at a time, and how many of them it may do again before tables are given more room."""
 _BACK = 3
 """An event is settled so many of the longest lags after its time. One lag after its last call, no failure of an event undoes that call. The third
 lag is for events that fail only because another one was taken out."""
-_AGAIN, _EARLY = 1, 1 << 17
-"""How many steps may be done again: so many for each step there was, and so many more."""
 
 
 class Decider(NativeKernel):
     """Finds the events that fail, from all steps of the log, in their order."""
 
     def __init__(
-        self, program: Program, work: PassProgram, unit: Unit, interned: Interned, events: int
-    ) -> None:
+        self, program: Program, work: PassProgram, unit: Unit, interned: Interned, events: int,
+        tuning: NativeTuning,
+    ) -> None:  # fmt: skip
         super().__init__(
-            program, work, unit, {}, final=True, events=events, quarantine=_ANY, asked=(), interned=interned
+            program,
+            work,
+            unit,
+            {},
+            final=True,
+            events=events,
+            quarantine=_ANY,
+            asked=(),
+            interned=interned,
+            tuning=tuning,
         )
         deciding = unit.deciding
         assert not isinstance(deciding, str)
@@ -81,8 +88,9 @@ class Decider(NativeKernel):
         position: Ints = np.zeros(len(self._unit.events), np.int64)
         assert batch.when is not None
         try:
-            for lo in range(0, batch.events, _PIECE):
-                hi = min(lo + _PIECE, batch.events)
+            most = self.tuning.finding.piece_steps
+            for lo in range(0, batch.events, most):
+                hi = min(lo + most, batch.events)
                 at = held.add(batch, lo, hi, position, self._settled)
                 some = held.batch
                 while at < held.count or held.is_due:
@@ -100,7 +108,7 @@ class Decider(NativeKernel):
 
     def _some_more(self, batch: Batch, at: int) -> int:
         """Go on through the steps that are held, from one on, as far as tables have room. Returns how far it has come."""
-        held, back = self._held, self._back
+        held, back, finding = self._held, self._back, self.tuning.finding
         aside = held.is_due
         end = int(back[Back.END]) if aside else held.end
         back[[Back.MOST_ASIDE, Back.MOST_DUE]] = held.make_room(end)
@@ -108,19 +116,19 @@ class Decider(NativeKernel):
             back[[Back.END, Back.FREE]] = end, 0
         back[[Back.BASE, Back.SETTLED]] = held.base, self._settled - held.base
         back[[Back.HELD, Back.NOTES]] = held.before + 1, held.before * held.each
-        back[[Back.ALLOWED, Back.DONE, Back.STOP]] = _MORE, 0, 0
+        back[[Back.ALLOWED, Back.DONE, Back.STOP]] = finding.again_steps, 0, 0
         if end + int(back[Back.NOTES]) > MOST_NOTES:
             raise Unknown("there are too many steps")
         if self._kept is not None:
             self._kept.rows = held.copies
-        _, _, why = left(self._call(batch, at, held.count, held.position, again=_MORE))
+        _, _, why = left(self._call(batch, at, held.count, held.position, again=finding.again_steps))
         self._outputs.keep()
         if why:
             raise Unknown("only Python can tell whether an event fails")
         if back[Back.TOO_LATE] or held.copies[0, 2]:
             raise Unknown("it would have to go back too far")
         self._again += int(back[Back.DONE])
-        if self._again > _EARLY + _AGAIN * self._done:
+        if self._again > finding.again_more + finding.again_each * self._done:
             raise Unknown("too much would be done again")
         return int(back[Back.AT])
 
@@ -142,7 +150,7 @@ class Decider(NativeKernel):
 
 def run_ahead(
     foreseen: Foreseen, program: Program, work: PassProgram, unit: Unit, interned: Interned, events: int,
-    compiled: Callable[[PassProgram], Unit | None],
+    compiled: Callable[[PassProgram], Unit | None], tuning: NativeTuning,
 ) -> None:  # fmt: skip
     """Have the part that decides which events fail later run ahead of a final pass, if that can be done and `compiled` gives its unit."""
     if foreseen.is_off or foreseen.decider is not None:
@@ -150,4 +158,4 @@ def run_ahead(
     deciding = deciding_pass(program, work)
     decider = None if deciding is None else compiled(deciding)
     if deciding is not None and decider is not None and decider.texts == unit.texts:
-        foreseen.decider = Decider(program, deciding, decider, interned, events)
+        foreseen.decider = Decider(program, deciding, decider, interned, events, tuning)

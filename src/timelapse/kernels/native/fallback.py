@@ -25,22 +25,21 @@ from timelapse.segments.rows import row_maker
 
 SHARE = 64
 """One event in so many may run as Python without the rest of the slice doing so too."""
-_BURST = 64.0
 
 
 class Credit:
-    """Tells when single events run as Python so often that a plain loop is faster."""
+    """Tells when single events run as Python so often that a plain loop is faster: `burst` of them one after the other."""
 
-    def __init__(self) -> None:
-        self._left = _BURST
+    def __init__(self, burst: float) -> None:
+        self._left = self._burst = burst
 
     def refill(self) -> None:
         """As at the beginning."""
-        self._left = _BURST
+        self._left = self._burst
 
     def spend(self, events: int) -> bool:
         """One more event runs as Python, after so many compiled ones. False: there are too many."""
-        self._left = min(_BURST, self._left + events / SHARE) - 1
+        self._left = min(self._burst, self._left + events / SHARE) - 1
         return self._left > 0
 
 

@@ -39,8 +39,6 @@ if TYPE_CHECKING:
 
 Array = npt.NDArray[Any]
 Bools = npt.NDArray[np.bool_]
-MOST_ADDED = 2.0**62
-"""If the absolute values of all that is added to a table are less than this in sum, no sum leaves int64."""
 
 
 def foresees(decider: Unit) -> bool:
@@ -56,13 +54,15 @@ def foresees(decider: Unit) -> bool:
 
 
 class Foresight:
-    """Finds the events of one pass's batches that fail later. `most`: so many may be taken out of the log."""
+    """Finds the events of one pass's batches that fail later. `most`: so many may be taken out of the log. `most_added`: see FindingTuning."""
 
     def __init__(
-        self, program: Program, unit: Unit, decider: Unit, decoder: Decoder, interned: Interned, foreseen: Foreseen, most: int
+        self, program: Program, unit: Unit, decider: Unit, decoder: Decoder, interned: Interned, foreseen: Foreseen, most: int,
+        most_added: float,
     ) -> None:  # fmt: skip
         self._unit, self._decider, self._decoder, self._interned = unit, decider, decoder, interned
         self._foreseen, self._most, self._params = foreseen, most, params_of(program)
+        self._most_added = most_added
         self._rows: list[Quarantined] = []
         decided, deciding = decider.decided, decider.deciding
         self._adds = [decision.adds for decision in decided] if not isinstance(decided, str) else []
@@ -74,7 +74,8 @@ class Foresight:
 
     @classmethod
     def of(
-        cls, program: Program, work: PassProgram, unit: Unit, decoder: Decoder, interned: Interned, foreseen: Foreseen, most: int
+        cls, program: Program, work: PassProgram, unit: Unit, decoder: Decoder, interned: Interned, foreseen: Foreseen, most: int,
+        most_added: float,
     ) -> Foresight | None:  # fmt: skip
         """None where that is not known."""
         if not unit.later:
@@ -89,7 +90,7 @@ class Foresight:
         same = decider.later == unit.later and decider.texts == unit.texts and named[0] == named[1]
         if not same or not (foreseen.decider or foresees(decider)):
             return None
-        return cls(program, unit, decider, decoder, interned, foreseen, most)
+        return cls(program, unit, decider, decoder, interned, foreseen, most, most_added)
 
     @property
     def count(self) -> int:
@@ -273,7 +274,7 @@ class Foresight:
                 names = {name: self._at(batch, first, kind, number) for name, number in add.columns.items()}
                 most = without_signs(computed(add.key[0], names, self._params), count)
                 added[add.table] = added.get(add.table, 0.0) + most
-        if any(total >= MOST_ADDED for total in added.values()):
+        if any(total >= self._most_added for total in added.values()):
             raise Unknown("a sum may leave int64")
 
     def _at(self, batch: Batch, first: int, kind: int, number: int) -> Array:

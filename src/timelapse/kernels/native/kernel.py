@@ -46,6 +46,7 @@ from timelapse.kernels.python.steps import calls_ahead
 from timelapse.kernels.python.stores import TrackedStore
 from timelapse.kernels.rowlog import Before
 from timelapse.kernels.source import Source
+from timelapse.kernels.tuning import NATIVE, NativeTuning
 from timelapse.kinds.effects import Journal
 from timelapse.model.events import Event
 from timelapse.program.program import Program, params_of, spec_of
@@ -59,9 +60,6 @@ if TYPE_CHECKING:
 
 Ints = npt.NDArray[np.int64]
 Shown = Callable[[int], Event]
-
-PIECE, GUARDED = 32768, 4096
-"""Events between two calls of the compiled function: tables are made large enough before each. The second where readers may look in between."""
 
 
 class NativeKernel:
@@ -79,9 +77,10 @@ class NativeKernel:
         prefetch: bool = False, events: int = 0, memory: int | None = None, ahead: bool = False,
         quarantine: int | None = None, interned: Interned | None = None, share: tuple[int, int] = (0, 1),
         asked: Collection[str] | None = None, before: Before | None = None, logged: Collection[str] = (),
-        gone: set[int] | None = None, foreseen: Foreseen | None = None,
+        gone: set[int] | None = None, foreseen: Foreseen | None = None, tuning: NativeTuning = NATIVE,
     ) -> None:  # fmt: skip
         loops.install()
+        self.tuning = tuning
         self._program, self._work, self._unit, self._final = program, work, unit, final
         self.prefetch, self._quarantine, self._asked = prefetch, quarantine, asked
         self._gone: set[int] = set() if gone is None else gone
@@ -94,7 +93,7 @@ class NativeKernel:
         known = {n: t for n, t in starts.items() if n in work.exact}
         self._starts = {n: whole(t) for n, t in known.items() if n not in unit.layouts}
         self._counts = np.zeros(len(unit.tables), np.int64)
-        self._hashes = hash_tables(unit, asked, threads=2 if prefetch else 1)
+        self._hashes = hash_tables(unit, asked, threads=2 if prefetch else 1, tuning=tuning.tables)
         entry = 3 + max((layout.live for layout in unit.layouts.values()), default=0)
         self._undo = np.zeros((max(unit.undo, 1), entry), np.int64)
         self._tables = state_tables(unit, self._spec.states, self._interned, self._hashes)
@@ -106,14 +105,16 @@ class NativeKernel:
         self._growth = [Growth(events, table.rows) for table in self._hashes]
         self._outputs, self._tick_room = Outputs(unit), TickRoom(unit, self._members.values())
         self._taken = TakenOut(unit, self._gone)
-        self._taken.foresee(program, work, self.decoder, self._interned, foreseen, quarantine)
+        self._taken.foresee(
+            program, work, self.decoder, self._interned, foreseen, quarantine, tuning.finding.most_added
+        )
         self._fallback: Fallback | None = None
         self._ticks: Ticks | None = None
-        self.credit, self._written = Credit(), Written()
+        self.credit, self._written = Credit(tuning.burst), Written()
         self.companions: Companions | None = None
         """What takes part in `run`: given before it, if at all."""
         self._done = self._passed = self.left = self._spent_at = 0
-        self._kept = Kept(self._hashes, unit.keeps) if unit.keeps >= 0 else None
+        self._kept = Kept(self._hashes, unit.keeps, tuning.tables) if unit.keeps >= 0 else None
         self.guard: AbstractContextManager[None] = nullcontext()
         """Held while tables change."""
         self.open = self._is_begun = False
@@ -344,8 +345,9 @@ class NativeKernel:
 
     def _span(self, batch: Batch, lo: int, end: int, position: Ints, tick: Tick, shown: Shown) -> None:
         """Events lo to end of a batch. `position` counts the events of each type before `lo`, then before `end`."""
+        most = self.tuning.piece_events if self._kept is None else self.tuning.watched_events
         while lo < end:
-            hi = min(lo + (PIECE if self._kept is None else GUARDED), end)
+            hi = min(lo + most, end)
             if not self._reach.goes_on(hi - lo):
                 self._hand_back(self._place(batch, lo, position)[2])
             if self._kept is not None:

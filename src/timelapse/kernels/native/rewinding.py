@@ -31,18 +31,14 @@ from timelapse.kernels.native.lowering.unit import Unit
 from timelapse.kernels.native.memory.effectlog import NativeLog
 from timelapse.kernels.native.memory.keeping import Kept
 from timelapse.kernels.source import Source
+from timelapse.kernels.tuning import NativeTuning
 from timelapse.program.failure import Quarantined, quarantined_row
 from timelapse.program.program import Program
 
-_LEAST, _AT_FIRST = 64, 4096
-"""Steps between two moments: the least, and the number until something fails late."""
 _MARK = 200.0
 """About so many steps take twice as long as noting a moment. Measured in November 2026: 0.1 ms, and 1 microsecond a step."""
-_MOST_MARKS = 128
 _SHARE = 8
 """What is kept for going back takes at most this part of the memory: one in so many."""
-_MOST_AGAIN = 16
-"""The steps that are done again may be at most so many times all steps. As Python it takes about 40 times as long as one compiled pass."""
 _EARLY = 16
 """The number of late failures after which that bound is checked."""
 
@@ -88,11 +84,11 @@ class _Held:
 
 
 class _Marks:
-    """The moments noted, the latest one last. `longest`: the longest lag."""
+    """The moments noted, the latest one last, at most so many. `longest`: the longest lag."""
 
-    def __init__(self, kept: Kept, logs: Iterable[NativeLog], longest: int) -> None:
+    def __init__(self, kept: Kept, logs: Iterable[NativeLog], longest: int, most: int) -> None:
         self.marks: list[_Mark] = []
-        self._kept, self._logs, self._longest = kept, list(logs), longest
+        self._kept, self._logs, self._longest, self._most = kept, list(logs), longest, most
 
     def add(self, mark: _Mark) -> None:
         """Note the present moment. Moments are forgotten that nothing pending can need, also after going back once."""
@@ -102,7 +98,7 @@ class _Marks:
         del marks[: before[-1] if before else 0]
         mark.logs = [log.moment() for log in self._logs]
         marks.append(mark)
-        if len(marks) > _MOST_MARKS:
+        if len(marks) > self._most:
             self._thin()
         for log, then in zip(self._logs, marks[0].logs, strict=True):
             log.hold(then)
@@ -146,8 +142,12 @@ class _Marks:
 class RewindingKernel(NativeKernel):
     """Goes through a whole log for the events that fail alone, at most `most` of them."""
 
-    def __init__(self, program: Program, work: PassProgram, unit: Unit, events: int, most: int) -> None:
-        super().__init__(program, work, unit, {}, final=True, events=events, quarantine=most + 1, asked=())
+    def __init__(
+        self, program: Program, work: PassProgram, unit: Unit, events: int, most: int, tuning: NativeTuning
+    ) -> None:
+        super().__init__(
+            program, work, unit, {}, final=True, events=events, quarantine=most + 1, asked=(), tuning=tuning
+        )
         self._most, self._late = most, list[Quarantined]()
         self._room = memory_alone() // _SHARE
         self._held: list[_Held] = []
@@ -163,7 +163,12 @@ class RewindingKernel(NativeKernel):
         """The events whose own steps are left out where they come again."""
         self._again = 0
         assert self._kept is not None
-        self._marks = _Marks(self._kept, self._logs.values(), max(later.lag for later in unit.later.values()))
+        self._marks = _Marks(
+            self._kept,
+            self._logs.values(),
+            max(later.lag for later in unit.later.values()),
+            tuning.finding.most_moments,
+        )
 
     def find(self, source: Source, tick: Callable[[int, int], None]) -> list[Quarantined]:
         """The events that are taken out, by rising seq. `tick` is told of further events of the log, and how many have been
@@ -185,7 +190,7 @@ class RewindingKernel(NativeKernel):
     def _go(self, batches: Any, tick: Callable[[int, int], None]) -> None:
         number, at, steps = 0, 0, 0
         position: Ints = np.zeros(len(self._unit.events), np.int64)
-        reached, spacing, since = INT64_MIN, _AT_FIRST, 0
+        reached, spacing, since = INT64_MIN, self.tuning.finding.first_spacing, 0
         self._mark(_Mark(0, 0, position.copy(), reached, 0))
         while True:
             if number - self._first == len(self._held):
@@ -242,7 +247,8 @@ class RewindingKernel(NativeKernel):
 
     def _spacing(self, steps: int) -> int:
         """So many steps between two moments cost least, as often as something fails late."""
-        return min(_AT_FIRST, max(_LEAST, int((_MARK * steps / len(self._late)) ** 0.5)))
+        own = self.tuning.finding
+        return min(own.first_spacing, max(own.least_spacing, int((_MARK * steps / len(self._late)) ** 0.5)))
 
     def _mark(self, mark: _Mark) -> None:
         """Note the present moment."""
@@ -275,7 +281,8 @@ class RewindingKernel(NativeKernel):
         self._taken.again(seq)
         self.credit.refill()
         self._again += steps - mark.steps
-        if self._again > _MOST_AGAIN * (steps if len(self._late) > _EARLY else max(steps, 2 * self._events)):
+        all_steps = steps if len(self._late) > _EARLY else max(steps, 2 * self._events)
+        if self._again > self.tuning.finding.most_again * all_steps:
             raise CannotRewind
         return mark
 

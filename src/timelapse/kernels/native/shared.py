@@ -26,6 +26,7 @@ from timelapse.kernels.native.memory.gathering import collect
 from timelapse.kernels.native.memory.strings import Interned
 from timelapse.kernels.native.views import Foreign
 from timelapse.kernels.supply import Supply
+from timelapse.kernels.tuning import NATIVE, NativeTuning
 from timelapse.program.program import Program
 from timelapse.segments.reader import Chunk
 from timelapse.tables.levels import Start
@@ -36,13 +37,13 @@ class SharedKernel:
 
     def __init__(
         self, program: Program, work: PassProgram, unit: Unit, starts: Mapping[str, Start], *, workers: int,
-        events: int, memory: int | None, quarantine: int | None,
+        events: int, memory: int | None, quarantine: int | None, tuning: NativeTuning = NATIVE,
     ) -> None:  # fmt: skip
         interned = self._interned = Interned(unit.texts)
         self._workers = [
             NativeKernel(
                 program, work, unit, starts, final=True, events=events, memory=memory, quarantine=quarantine,
-                interned=interned, share=(index, workers),
+                interned=interned, share=(index, workers), tuning=tuning,
             )
             for index in range(workers)
         ]  # fmt: skip

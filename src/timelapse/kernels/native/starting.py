@@ -14,6 +14,7 @@ from timelapse.kernels.native.memory.layout import layout_of
 from timelapse.kernels.native.memory.strings import Interned
 from timelapse.kernels.native.memory.table import NativeTable, load
 from timelapse.kernels.native.memory.touch import TEXT
+from timelapse.kernels.tuning import TableTuning
 from timelapse.kinds.base import StateSpec
 from timelapse.tables.levels import Levels, Start, whole_in_file
 from timelapse.tables.sharing import at_once
@@ -27,13 +28,16 @@ _ARRAYS = 4
 """A table has two arrays, and the old and the new ones while it grows."""
 
 
-def hash_tables(unit: Unit, asked: Collection[str] | None, *, threads: int) -> list[HashTable]:
+def hash_tables(
+    unit: Unit, asked: Collection[str] | None, *, threads: int, tuning: TableTuning
+) -> list[HashTable]:
     """The unit's tables, empty. `asked`: of which states it is asked what a slice did to them (None: of all)."""
     return [
         HashTable(
             [unit.layouts[n] for n in names if n in unit.layouts],
             changes=asked is None or not set(names).isdisjoint(asked),
             threads=threads,
+            tuning=tuning,
         )
         for names in unit.tables
     ]

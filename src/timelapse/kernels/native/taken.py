@@ -39,11 +39,13 @@ class TakenOut:
 
     def foresee(
         self, program: Program, work: PassProgram, decoder: Decoder, interned: Interned, foreseen: Foreseen | None,
-        most: int | None,
+        most: int | None, most_added: float,
     ) -> None:  # fmt: skip
         """Leave events out that fail later, where that is known before and asked for. `most`: so many may be taken out of the log."""
         if foreseen is not None and most is not None:
-            self._foresight = Foresight.of(program, work, self._unit, decoder, interned, foreseen, most)
+            self._foresight = Foresight.of(
+                program, work, self._unit, decoder, interned, foreseen, most, most_added
+            )
 
     def left_of(self, batches: Iterator[Batch], clock: Clock) -> Iterator[Batch]:
         """Batches without events of which it is known that they fail later. Raises NotForeseen."""

@@ -27,8 +27,7 @@ from timelapse.env.machine import memory_alone
 from timelapse.kernels.base import Abandoned
 from timelapse.kernels.native.columnwise import computed, without_signs
 from timelapse.kernels.native.decode import Batch, Decoder, part_of
-from timelapse.kernels.native.foresight import MOST_ADDED
-from timelapse.kernels.native.kernel import PIECE, Ints, NativeKernel, Shown
+from timelapse.kernels.native.kernel import Ints, NativeKernel, Shown
 from timelapse.kernels.native.later import with_later, with_ticks
 from timelapse.kernels.native.leaving import Failed, TooOften
 from timelapse.kernels.native.lowering.unit import Touch, Unit
@@ -37,6 +36,7 @@ from timelapse.kernels.native.memory.spreading import AT_ONCE, LATE, needed, num
 from timelapse.kernels.native.memory.strings import Interned
 from timelapse.kernels.native.raised import raised_rows
 from timelapse.kernels.source import Source
+from timelapse.kernels.tuning import NativeTuning
 from timelapse.program.failure import Quarantined, quarantined_row
 from timelapse.program.program import Program, params_of
 from timelapse.segments.reader import Chunk
@@ -46,12 +46,6 @@ Numbers = npt.NDArray[np.int32]
 Keys = npt.NDArray[np.uint64]
 _SHARE = 4
 """Its batches and tables take at most this part of the memory: one in so many."""
-_MOST_PASSES = 8
-"""The most steps that it does, in passes over the whole log. Events that are left then are found one after the other."""
-_STEP, _FAILURE, _AGAIN = 5e-7, 1e-3, 1e-7
-"""About so many seconds takes a step of such a pass; an event that is found alone (rewinding.py); each step that is done again for it."""
-_MOST_TIES = 32
-"""The most rounds in which events are put into groups."""
 _MIX = np.uint64(0x9E3779B97F4A7C15)
 _ANY = 1 << 40
 """So many events may fail."""
@@ -95,10 +89,20 @@ class _Listing(NativeKernel):
     """Goes through steps, and lists all that fail."""
 
     def __init__(
-        self, program: Program, work: PassProgram, unit: Unit, events: int, interned: Interned, begins: int | None
+        self, program: Program, work: PassProgram, unit: Unit, events: int, interned: Interned, begins: int | None,
+        tuning: NativeTuning,
     ) -> None:  # fmt: skip
         super().__init__(
-            program, work, unit, {}, final=True, events=events, quarantine=_ANY, asked=(), interned=interned
+            program,
+            work,
+            unit,
+            {},
+            final=True,
+            events=events,
+            quarantine=_ANY,
+            asked=(),
+            interned=interned,
+            tuning=tuning,
         )
         self._taken.lists_late, self._taken.begins = True, begins
         self._found: list[_Failure] = []
@@ -126,7 +130,7 @@ class _Listing(NativeKernel):
         at = 0
         while at < batch.events:
             try:
-                at = self._some(batch, at, min(at + PIECE, batch.events), position, None)
+                at = self._some(batch, at, min(at + self.tuning.piece_events, batch.events), position, None)
             except Failed as failed:
                 failure, (at, kind) = failed.failure, self._left_at
                 if kind not in self._unit.later or not failure.reproducible:
@@ -207,8 +211,17 @@ class _Steps:
 class Together:
     """The steps of a whole log, and what was found of them. `events`: how many the log has."""
 
-    def __init__(self, program: Program, work: PassProgram, unit: Unit, source: Source, events: int) -> None:
+    def __init__(
+        self,
+        program: Program,
+        work: PassProgram,
+        unit: Unit,
+        source: Source,
+        events: int,
+        tuning: NativeTuning,
+    ) -> None:
         """Raises NotTogether, NotCompiled."""
+        self._tuning, self._finding = tuning, tuning.finding
         self._program, self._work, self._unit = program, work, unit
         self._count, self._begins = events, source.begin
         self._interned = Interned(unit.texts)
@@ -236,7 +249,7 @@ class Together:
         lag = max(later.lag for later in self._unit.later.values())
         # About so many steps are done again for each event that is found alone.
         within = len(self._steps.kinds) * min(1.0, 1.5 * lag / span)
-        budget, is_all = _MOST_PASSES * len(self._steps.kinds), False
+        budget, is_all = self._finding.most_passes * len(self._steps.kinds), False
         while not is_all and budget > 0:
             budget -= len(self._steps.kinds)
             failures, _ = self._listed(self._steps.batches, tick)
@@ -249,14 +262,17 @@ class Together:
 
     def _is_slower(self, within: float, certain: int, left: int) -> bool:
         """Whether further passes take longer than to find the events one after the other. `certain`: so many were certain in the last one."""
-        steps = len(self._steps.kinds)
-        return left > 0 and steps * _STEP > certain * (_FAILURE + within * _AGAIN)
+        steps, own = len(self._steps.kinds), self._finding
+        found = own.failure_seconds + within * own.again_seconds
+        return left > 0 and steps * own.step_seconds > certain * found
 
     def _listed(
         self, batches: Iterable[Batch], tick: Callable[[int, int], None]
     ) -> tuple[list[_Failure], int]:
         """The failures of a pass over these batches, and the number of steps that ran as Python."""
-        kernel = _Listing(self._program, self._work, self._unit, self._count, self._interned, self._begins)
+        kernel = _Listing(
+            self._program, self._work, self._unit, self._count, self._interned, self._begins, self._tuning
+        )
         try:
             return kernel.go(batches, lambda steps: tick(steps, len(self._rows))), kernel.left
         finally:
@@ -283,7 +299,7 @@ class Together:
                 for add in own:
                     most = without_signs(self._computed(batch, add)[0], batch.events)
                     added[add.table] = added.get(add.table, 0.0) + most
-        return all(total < MOST_ADDED for total in added.values())
+        return all(total < self._finding.most_added for total in added.values())
 
     def _find_at_once(self, tick: Callable[[int, int], None]) -> bool:
         """Take out each event that fails, for its first failure. False where some ran as Python: nothing is known of these."""
@@ -372,7 +388,7 @@ class Together:
         tied: Bools = np.zeros(steps.event_count, np.bool_)
         tied[steps.events[places[is_late]]] = True
         own = steps.events, steps.kinds, steps.cells, self._writes
-        for _ in range(_MOST_TIES):
+        for _ in range(self._finding.most_ties):
             parents: Numbers = np.arange(steps.event_count + 1, dtype=np.int32)
             holds: Numbers = np.zeros(steps.cell_count, np.int32)
             failed: Bools = np.zeros(steps.event_count + 1, np.bool_)

@@ -14,6 +14,7 @@ from timelapse.kernels.base import PassResult, Tick
 from timelapse.kernels.python.timed import result_of
 from timelapse.kernels.source import Source
 from timelapse.kernels.takeout.taking import without_failing
+from timelapse.kernels.tuning import TAKING, TakingTuning
 from timelapse.program.program import Program, spec_of
 
 
@@ -28,8 +29,8 @@ class TakingKernel:
     workers = accompanied = False
     state_bytes = 0
 
-    def __init__(self, program: Program, most: int, until: int | None) -> None:
-        self._program, self._most, self._until = program, most, until
+    def __init__(self, program: Program, most: int, until: int | None, tuning: TakingTuning = TAKING) -> None:
+        self._program, self._most, self._until, self._tuning = program, most, until, tuning
         self.seconds: dict[str, float] = {}
 
     def carried(self) -> None:
@@ -53,7 +54,12 @@ class TakingKernel:
         try:
             with _one_too_many():
                 outcome, rows = without_failing(
-                    self._program, source.reader, most=self._most, until=self._until, told=tell
+                    self._program,
+                    source.reader,
+                    most=self._most,
+                    until=self._until,
+                    told=tell,
+                    tuning=self._tuning,
                 )
         except HandlerError as failure:
             result.failure = failure

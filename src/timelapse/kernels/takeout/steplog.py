@@ -19,6 +19,7 @@ from timelapse.kernels.takeout.indexes import Indexes
 from timelapse.kernels.takeout.looking import Told
 from timelapse.kernels.takeout.noted import NotedAgenda, NotedBacking, NotedStore
 from timelapse.kernels.takeout.quick import QuickLoop
+from timelapse.kernels.tuning import TAKING, TakingTuning
 from timelapse.model.events import Event, Record
 from timelapse.program.agenda import Dated
 from timelapse.program.program import HandlerSpec, Program
@@ -27,11 +28,6 @@ from timelapse.serial import Refusal
 
 GAP = (1 << 32) + 1
 """Between the numbers of two steps that follow each other. Odd: multiples of a power of two would all collide in dicts."""
-
-_FEW = 1024
-"""So many more steps are kept before it is looked for some to forget."""
-_PART = 4
-"""At least one in so many is forgotten, if any."""
 
 LOG_EVENT, DATED_EVENT = Phase.LOG_EVENT, Phase.DATED_EVENT
 
@@ -86,7 +82,9 @@ class NotedLoop(QuickLoop):
     `wanted`: takes what a step put out once nothing can change it any more; None: nobody wants that.
     """
 
-    def __init__(self, program: Program, wanted: Callable[[Step], None] | None) -> None:
+    def __init__(
+        self, program: Program, wanted: Callable[[Step], None] | None, tuning: TakingTuning = TAKING
+    ) -> None:
         self.reads: list[Any] = []
         """What the step under way reads, as steps have it."""
         self._number = GAP
@@ -109,7 +107,7 @@ class NotedLoop(QuickLoop):
         """Where the step under way stands, or the latest one."""
         self.keeps = True
         """Whether steps are kept to take some out, or as few as can be."""
-        self._kept = 0
+        self._kept, self._tuning = 0, tuning
         self._later: Sequence[Dated] = ()
         """The calls of `after=` handlers that the log event under way comes with."""
 
@@ -259,18 +257,18 @@ class NotedLoop(QuickLoop):
         Kept is what followed the first event that something pending stems from; and, as steps that are done again may
         fail too, what followed the first event that one of those steps stems from. Where it does not keep steps, all are forgotten.
         """
-        order = self.order
-        if len(order) < (min(2 * self._kept + _FEW, most) if self.keeps else _FEW):
+        order, few, part = self.order, self._tuning.few_steps, self._tuning.forgotten_part
+        if len(order) < (min(2 * self._kept + few, most) if self.keeps else few):
             return True
         first = len(order)
         if self.keeps:
             first = self._first(self.oldest_root())
             roots = (s.root for s in order[first:] if s.root >= 0)
             first = min(first, self._first(min(roots, default=None)))
-        if first * _PART >= len(order):
+        if first * part >= len(order):
             self._forget(first)
         self._kept = len(order)
-        return self._kept <= most - most // _PART
+        return self._kept <= most - most // part
 
     def give_all(self) -> None:
         """Give away what all steps put out: nothing can change them any more. The loop is at its end."""

@@ -20,6 +20,7 @@ from timelapse.errors import HandlerError
 from timelapse.ids import INT64_MAX, INT64_MIN, Phase, Position
 from timelapse.kernels.takeout.steplog import NotedLoop, Step
 from timelapse.kernels.takeout.undoing import CannotUndo, Undoing
+from timelapse.kernels.tuning import TAKING, TakingTuning
 from timelapse.model.decimals import in_usual_context
 from timelapse.model.events import Event
 from timelapse.program.failure import Quarantined, quarantined_row, too_many, with_traceback
@@ -29,21 +30,10 @@ from timelapse.segments.reader import EventReader
 from timelapse.segments.types import heard
 from timelapse.serial import Loop, Output, Refusal, SerialOutcome
 
-_SPACING = 32
-"""Events between two copies, at least."""
-_SHARE = 8
-"""Copying takes at most about one second in so many."""
-_MOST_MARKS = 16
-_MOST_STEPS = 1 << 21
-"""So many steps are kept at most, to undo what they did."""
-_UNASKED_STEPS = 1 << 17
-"""So many at most as long as nothing has failed late. Most logs have nothing that does: they are not to take much memory for it."""
 _STEP_BYTES = 2048
 """What a step takes, roughly. Measured: 1,150 to 1,900, with its part of what lies ahead."""
 _SHARE_OF_MEMORY, _UNASKED_SHARE = 4, 16
 """Such parts of the memory may go to steps."""
-_MOST_RESTARTS = 4
-"""So often the loop begins again where it kept too few."""
 _KEPT_EVENTS = 1 << 17
 """So many events are kept at most, so as not to read them again."""
 _FORGOTTEN = 1 << 14
@@ -116,19 +106,24 @@ class _Asked:
     keep: bool
     told: Callable[[int, int, int], None]
     memory: int
+    tuning: TakingTuning
 
     def steps(self, *, unasked: bool) -> int:
         """So many steps may be kept. `unasked`: nothing has failed late."""
         if unasked:
-            return min(_UNASKED_STEPS, _MOST_STEPS, self.memory // _UNASKED_SHARE // _STEP_BYTES)
-        return min(_MOST_STEPS, self.memory // _SHARE_OF_MEMORY // _STEP_BYTES)
+            return min(
+                self.tuning.unasked_steps,
+                self.tuning.most_steps,
+                self.memory // _UNASKED_SHARE // _STEP_BYTES,
+            )
+        return min(self.tuning.most_steps, self.memory // _SHARE_OF_MEMORY // _STEP_BYTES)
 
 
 @in_usual_context
 @collected_rarely(seldom=True)
 def without_failing(
     program: Program, reader: EventReader, *, most: int, until: int | None = None, keep: bool = True,
-    told: Callable[[int, int, int], None] = lambda done, total, taken: None,
+    told: Callable[[int, int, int], None] = lambda done, total, taken: None, tuning: TakingTuning = TAKING,
 ) -> tuple[SerialOutcome, list[Quarantined]]:  # fmt: skip
     """What the loop gives over the log without the events that fail or from which something stems that does, and these,
     by rising seq.
@@ -138,7 +133,7 @@ def without_failing(
 
     Raises HandlerError for a tick that fails and for what another machine would not meet, TooManyQuarantined.
     """
-    asked = _Asked(program, reader, most, until, keep, told, memory_alone())
+    asked = _Asked(program, reader, most, until, keep, told, memory_alone(), tuning)
     taken: dict[int, Quarantined] = {}
     outcome = None
     if acts_later(program):
@@ -186,13 +181,13 @@ class _Taking:
 
     def _left(self) -> Iterator[Event]:
         """The events from where the tape stands, without those that are taken out, which may become more on the way; now and then a pause."""
-        taken = self._taken
+        taken, spacing = self._taken, self._asked.tuning.spacing_events
         for event in self._tape.events():
             seq = event.seq
             if seq in taken:
                 continue
             self._since += 1
-            if self._since >= _SPACING:
+            if self._since >= spacing:
                 self._pause(seq)
             self._reached = event.ts
             yield event
@@ -317,7 +312,7 @@ class _Undo(_Taking):
                 self._undoing.take_out(failure.seq)
             except CannotUndo:
                 self._restarts += 1
-                if self._restarts > _MOST_RESTARTS:
+                if self._restarts > self._asked.tuning.most_restarts:
                     raise
                 self._begin_again()
                 return False
@@ -338,7 +333,7 @@ class _Undo(_Taking):
         self._from_start(self._loop)
 
     def _new_loop(self) -> NotedLoop:
-        return NotedLoop(self._program, self._put_out if self._asked.keep else None)
+        return NotedLoop(self._program, self._put_out if self._asked.keep else None, self._asked.tuning)
 
     def _put_out(self, step: Step) -> None:
         ts, phase, _, _ = step.key
@@ -404,11 +399,11 @@ class _GoBack(_Taking):
         if not self._asked.keep and len(self._outputs) + len(self._refused) > _FORGOTTEN:
             self._outputs.clear()
             self._refused.clear()
-        if not self._marking or now - self._marked < _SHARE * self._cost:
+        if not self._marking or now - self._marked < self._asked.tuning.copy_share * self._cost:
             return
         lengths = len(self._outputs), len(self._refused)
         self._marks.append(_Mark(seq, self._loop.copy(), *lengths, self._done, self._reached))
-        if len(self._marks) > _MOST_MARKS:
+        if len(self._marks) > self._asked.tuning.most_copies:
             self._thin()
         self._marked = time.perf_counter()
         self._cost = self._marked - now
@@ -420,7 +415,7 @@ class _GoBack(_Taking):
         while needed and oldest is not None and self._marks[needed].seq > oldest:
             needed -= 1
         del self._marks[:needed]
-        if len(self._marks) > _MOST_MARKS:
+        if len(self._marks) > self._asked.tuning.most_copies:
             half = len(self._marks) // 2
             self._marks[:half] = self._marks[:half:2]
 

@@ -21,17 +21,10 @@ from timelapse.kernels.native.memory import blocks
 from timelapse.kernels.native.memory import primitives as prim
 from timelapse.kernels.native.memory.layout import Layout, gathered_bytes, live_words, row_bytes, row_words
 from timelapse.kernels.native.memory.touch import NOTHING, MappedRows, take_row
+from timelapse.kernels.tuning import TABLES, TableTuning
 from timelapse.tables.sharing import at_once
 
 Ints = npt.NDArray[np.int64]
-_FIRST = 1024
-"""Rows of an empty table."""
-_GRADUAL = 1 << 15
-"""A table of so many rows, or more, can be moved into a larger array part by part (Growing):"""
-_EARLY = 16
-"""once there is room left for so small a part of its rows,"""
-_PART, _EACH = 1 << 14, 16
-"""and so many rows at a time, or so many for each event that comes next."""
 _MORE = 4
 """A state that is loaded gets room for one key in so many more: one that has grown so far goes on growing."""
 
@@ -98,8 +91,11 @@ class HashTable:
     what can be shared out.
     """
 
-    def __init__(self, layouts: Sequence[Layout], *, changes: bool = True, threads: int = 1) -> None:
-        first, self._threads = layouts[0], threads
+    def __init__(
+        self, layouts: Sequence[Layout], *, changes: bool = True, threads: int = 1,
+        tuning: TableTuning = TABLES,
+    ) -> None:  # fmt: skip
+        first, self._threads, self.tuning = layouts[0], threads, tuning
         self.width = first.width
         self.exact, self.tracked = first.form == "exact", first.tracked and changes
         self._live, self._words = live_words(layouts), row_words(layouts)
@@ -128,7 +124,7 @@ class HashTable:
 
     def clear(self) -> None:
         """Forget all rows."""
-        self.slots, self.rows = _empty(_FIRST, self._words), 0
+        self.slots, self.rows = _empty(self.tuning.first_rows, self._words), 0
         self._is_turned = self._is_shown = self._is_based = False
         self.base, self.growing = self._base(0), None
 
@@ -191,7 +187,11 @@ class HashTable:
     def is_soon_full(self) -> bool:
         """Whether it is large, and should begin to grow part by part."""
         rows = len(self.slots)
-        return self.growing is None and rows >= _GRADUAL and not self.has_room(rows // _EARLY)
+        return (
+            self.growing is None
+            and rows >= self.tuning.gradual_rows
+            and not self.has_room(rows // self.tuning.gradual_part)
+        )
 
     def grow(self, expected: int) -> None:
         """Begin to move into a larger array, for `expected` keys in all if memory is meant for so many."""
@@ -350,7 +350,11 @@ class Growing:
         if self._finding.is_alive() or self._found is None:
             return False
         end = len(self._table.slots)
-        left = sys.maxsize if full else max(_PART, _EACH * events)
+        left = (
+            sys.maxsize
+            if full
+            else max(self._table.tuning.moved_rows, self._table.tuning.moved_each * events)
+        )
         lo, hi = self._at, min(end, self._at + left)
         self._there += int(prim.rehash(*self._arrays(self._found), lo, hi))
         self._at, left = hi, left - (hi - lo)

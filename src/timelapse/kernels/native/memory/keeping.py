@@ -19,14 +19,12 @@ from timelapse.kernels.native.machine.jit import primitive
 from timelapse.kernels.native.memory.hashtable import HashTable
 from timelapse.kernels.native.memory.layout import COPIED
 from timelapse.kernels.native.memory.primitives import locate, row_of
+from timelapse.kernels.tuning import TABLES, TableTuning
 
 Ints = npt.NDArray[np.int64]
 ROW = 2
 """Where a copy's row begins."""
 _KEY = np.int64(ROW + 1)
-_FIRST = 1024
-MOST = 1 << 26
-"""Bytes that copies take at most: an epoch that writes more rows than that is read when it is over."""
 
 
 @primitive()
@@ -93,8 +91,8 @@ class Kept:
     Until `settle` is called for the first time nothing is kept.
     """
 
-    def __init__(self, tables: Sequence[HashTable], each: int) -> None:
-        self.tables, self._each = tables, each
+    def __init__(self, tables: Sequence[HashTable], each: int, tuning: TableTuning = TABLES) -> None:
+        self.tables, self._each, self._tuning = tables, each, tuning
         self._words = ROW + max((table.slots.shape[1] for table in tables), default=0)
         self.rows: Ints = np.zeros((1, self._words), np.int64)
         self.on = self._as_now = False
@@ -110,7 +108,7 @@ class Kept:
     def reserve(self, events: int) -> None:
         """Make room for what so many events may write."""
         self._forget()
-        used, most = int(self.rows[0, 0]) + 1, MOST // (8 * self._words)
+        used, most = int(self.rows[0, 0]) + 1, self._tuning.copied_bytes // (8 * self._words)
         wanted = min(used + events * self._each, most)
         if not self.on or wanted <= len(self.rows):
             return
@@ -140,7 +138,7 @@ class Kept:
         A row of a key that was not there was copied too, as one that holds nothing.
         """
         if not self.on:
-            self.on, self.rows = True, np.zeros((_FIRST, self._words), np.int64)
+            self.on, self.rows = True, np.zeros((self._tuning.first_copies, self._words), np.int64)
         copies: Ints | None = None
         if not self.rows[0, 1]:
             copies = self.rows[: int(self.rows[0, 0]) + 1].copy()
@@ -164,7 +162,7 @@ class Kept:
     def settle(self) -> None:
         """What rows hold now is what they held. Copies are forgotten only before the next write, which takes longer than readers should wait."""
         if not self.on:
-            self.on, self.rows = True, np.zeros((_FIRST, self._words), np.int64)
+            self.on, self.rows = True, np.zeros((self._tuning.first_copies, self._words), np.int64)
             self._compile()
         self._as_now = True
 
