@@ -104,7 +104,7 @@ def test_cache_false_neither_uses_nor_keeps(tmp_path: Path) -> None:
     with written(tmp_path / "p") as module:
         log = log_of(module, tmp_path / "log")
         run(module, log, cache=False)
-        assert not (tmp_path / "cache").exists()
+        assert [p.name for p in (tmp_path / "cache").iterdir()] == ["tuning.json"]
         run(module, log)
         assert run(module, log, cache=False).certificate["cache"] is None
         forced = tl.replay(module.Talk(), log, slices=4, spark=False, strategy="staged")
@@ -152,9 +152,10 @@ def test_a_disk_that_cannot_be_written_fails_no_run(tmp_path: Path, monkeypatch:
     with written(tmp_path / "p") as module:
         log = log_of(module, tmp_path / "log")
         wanted = run(module, log, cache=False)
-        (tmp_path / "cache").write_text("in the way")
+        (tmp_path / "cache" / "entries").write_text("in the way")
         same(run(module, log), wanted)
         monkeypatch.setenv("TIMELAPSE_STATES", str(tmp_path / "other"))
+        tune_cache(tmp_path / "other")
         monkeypatch.setenv("TIMELAPSE_STATES_LIMIT", "0")
         same(run(module, log), wanted)
         same(run(module, log), wanted)

@@ -67,7 +67,13 @@ class Group:
         return self.folder / "state"
 
     def beside(
-        self, job: Job, reads: Reads, key: CoreKey, log_id: str | None, most: int, drive: Callable[[Job], Outcome]
+        self,
+        job: Job,
+        reads: Reads,
+        key: CoreKey,
+        log_id: str | None,
+        most: int,
+        drive: Callable[[Job], Outcome],
     ) -> tuple[Outcome, bool]:
         """Drive a job whose final pass records its program's reads, with the output parts beside it of the programs that follow, as far
         as they need no more, at most so many. Returns the outcome, and whether they ran: then the reads were not kept."""

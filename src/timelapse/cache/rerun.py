@@ -185,9 +185,7 @@ class Reuse:
             assert self.reads is not None
             assert self.store is not None
             most = self.store.tuning.most_beside
-            outcome, self.beside = group.beside(
-                what, self.reads, self.key, self.log_id, most, drive_alone
-            )
+            outcome, self.beside = group.beside(what, self.reads, self.key, self.log_id, most, drive_alone)
             return outcome
 
         def drive_alone(what: Job) -> Outcome:

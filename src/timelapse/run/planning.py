@@ -114,7 +114,7 @@ class Planner:
         is where the replay would be faster by more than the start takes, or slices were asked for that run as Python."""
         settings, own, count = self.request.settings, usable_cores(), self.request.source.left
         forced = settings.slices is not None or settings.strategy is not None
-        found = plan_here(self.plan, own, count, asked=asked, forced=forced, tuning=settings.tuning)
+        found = plan_here(self.plan, own, count, asked=asked, forced=forced, tuning=settings.tuned)
         return None if found is None else Settled(found[0], LocalExecutor(threads=own), found[1])
 
 

@@ -73,7 +73,7 @@ def replay_without_failing(request: Request, plan: Plan, attempt: Attempt) -> Ru
     goes_back: GoesBack | str = ""
     rounds, began = 0, time.perf_counter()
     while (
-        rounds < request.settings.tuning.begun_again
+        rounds < request.settings.tuned.begun_again
         or time.perf_counter() - began < _STEP * request.source.reader.count
     ):
         rounds += 1
@@ -95,14 +95,14 @@ def replay_without_failing(request: Request, plan: Plan, attempt: Attempt) -> Ru
                 break
             if rounds == 1:
                 goes_back = (
-                    GoesBack.of(request.program, request.analysis, request.settings.tuning.kernels)
+                    GoesBack.of(request.program, request.analysis, request.settings.tuned.kernels)
                     if _is_cheap(request)
                     else ""
                 )
             spent = time.perf_counter() - began
             # For a few of them nobody waits for the compiler.
             if isinstance(goes_back, GoesBack) and (
-                goes_back.is_ready or rounds == request.settings.tuning.begun_again or spent > _COMPILING
+                goes_back.is_ready or rounds == request.settings.tuned.begun_again or spent > _COMPILING
             ):
                 request.settings.progress.note(f"the events that fail are found {goes_back.how}")
                 found = _compiled(request, goes_back)
@@ -118,7 +118,7 @@ def replay_without_failing(request: Request, plan: Plan, attempt: Attempt) -> Ru
     most = most_failures(request.settings.max_quarantined, request.source.reader.count)
     rows = taken_out(
         request.program, request.source.reader, most=most, until=request.settings.until,
-        progress=request.settings.progress, tuning=request.settings.tuning.kernels,
+        progress=request.settings.progress, tuning=request.settings.tuned.kernels,
     )  # fmt: skip
     return _finally(request, plan, attempt, rows)
 
@@ -152,7 +152,7 @@ def _late(request: Request, chain: Plan) -> Plan | None:
     """
     settings, reader = request.settings, request.source.reader
     least = least_slices(
-        request.program, chain.last, reader.count, memory_setting(), tuning=request.settings.tuning
+        request.program, chain.last, reader.count, memory_setting(), tuning=request.settings.tuned
     )
     if (settings.slices or least) > 1 or _is_cheap(request):
         return None

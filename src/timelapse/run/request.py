@@ -78,9 +78,10 @@ class Settings:
     @property
     def tuned(self) -> Tuning:
         """The thresholds, for as many replays of about the same passes as there are."""
-        if self.several is None or self.several.times == self.tuning.kernels.times:
+        if self.several is None:
             return self.tuning
-        return replace(self.tuning, kernels=replace(self.tuning.kernels, times=self.several.times))
+        own = self.several.tuning
+        return replace(own, kernels=replace(own.kernels, times=self.several.times))
 
     @property
     def reuses(self) -> bool:

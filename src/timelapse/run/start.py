@@ -138,9 +138,7 @@ def replay_one_of(
 ) -> Run:  # fmt: skip
     """`replay` as one of several."""
     check_engine(engine)
-    settings = Settings(
-        progress=progress, overwrite=overwrite, several=several, engine=engine, tuning=several.tuning
-    )
+    settings = Settings(progress=progress, overwrite=overwrite, several=several, engine=engine)
     return replay_as(program, log, out, spark, settings)
 
 
@@ -188,7 +186,7 @@ def replay_as(
                 manifest := read_manifest(put),
                 DirectoryData(put, manifest),
                 put,
-                RunContext(program, source.reader, tuning=settings.tuning.kernels),
+                RunContext(program, source.reader, tuning=settings.tuned.kernels),
             )
     if left is not None and left.how is not None:
         settings.progress.note("going on with a replay that was killed (--no-resume begins again)")
@@ -342,7 +340,7 @@ def run_plan(
     except BaseException:
         partial.discard()
         raise
-    context = RunContext(program, source.reader, [] if keep is None else keep, tuning=settings.tuning.kernels)
+    context = RunContext(program, source.reader, [] if keep is None else keep, tuning=settings.tuned.kernels)
     return Run(manifest, DirectoryData(partial.out, manifest), partial.out, context)
 
 
@@ -365,7 +363,7 @@ def _job(
 
     `taking`: where it is asked for, tasks take out events whose handlers raise; so many are `gone` already.
     """
-    source, settings = request.source, request.settings
+    source, settings, tuning = request.source, request.settings, request.settings.tuned
     reader = source.reader if isinstance(executor, LocalExecutor) else spilled(source.reader, partial.scratch)
     passes = (*(stage.work for stage in plan.stages), plan.last)
     if settings.quarantine and taking:
@@ -376,7 +374,7 @@ def _job(
     if memory is None and isinstance(executor, LocalExecutor):
         memory = task_memory(tasks)
     begun = request.begun
-    least = least_slices(request.program, passes[-1], source.left, memory, tasks, settings.tuned)
+    least = least_slices(request.program, passes[-1], source.left, memory, tasks, tuning)
     slices = settings.slices or default_slices(least, executor.cores, plan)
     if begun is not None and request.remembered is not None:  # as many as the whole log would have
         slices = (
@@ -384,20 +382,18 @@ def _job(
             if settings.slices
             else max(least, -(-slices * source.left // reader.count))
         )
-    cuts, lead = cut(reader, slices, plan, source.begin, tuning=settings.tuning)
+    cuts, lead = cut(reader, slices, plan, source.begin, tuning=tuning)
     runs: tuple[int, ...] = ()
     leading = lead
     if begun is None and in_threads(plan) and slices > 1 and not spec_of(request.program).times:
-        together = spans(reader, slices, plan, max(executor.cores, executor.threads), least, settings.tuning)
+        together = spans(reader, slices, plan, max(executor.cores, executor.threads), least, tuning)
         if together < slices:
-            cuts, leading, runs = cut_in_runs(reader, slices, together, plan, settings.tuning)
+            cuts, leading, runs = cut_in_runs(reader, slices, together, plan, tuning)
 
     def behind(known: tuple[int, ...], starts: bool) -> list[int] | None:
         nonlocal lead
         asked = settings.slices is not None
-        found = cut_behind(
-            reader, known, slices, plan, least, exactly=asked, starts=starts, tuning=settings.tuning
-        )
+        found = cut_behind(reader, known, slices, plan, least, exactly=asked, starts=starts, tuning=tuning)
         if found is not None:
             lead = found[1]
         return None if found is None else found[0]
@@ -433,7 +429,7 @@ def _job(
         given=0 if begun is None else begun.slices,
         clock=None if begun is None else begun.clock,
         resumable=settings.resumable,
-        tuning=settings.tuned.kernels,
+        tuning=tuning.kernels,
     )
     if settings.resumable:
         (partial.scratch / ROWS).mkdir(exist_ok=True)

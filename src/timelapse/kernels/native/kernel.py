@@ -80,8 +80,7 @@ class NativeKernel:
         gone: set[int] | None = None, foreseen: Foreseen | None = None, tuning: NativeTuning = NATIVE,
     ) -> None:  # fmt: skip
         loops.install()
-        self.tuning = tuning
-        self._program, self._work, self._unit, self._final = program, work, unit, final
+        self._program, self._work, self._unit, self._final, self.tuning = program, work, unit, final, tuning
         self.prefetch, self._quarantine, self._asked = prefetch, quarantine, asked
         self._gone: set[int] = set() if gone is None else gone
         self._rounds = budget.ROUNDS if ahead else budget.UNBOUNDED
@@ -105,9 +104,7 @@ class NativeKernel:
         self._growth = [Growth(events, table.rows) for table in self._hashes]
         self._outputs, self._tick_room = Outputs(unit), TickRoom(unit, self._members.values())
         self._taken = TakenOut(unit, self._gone)
-        self._taken.foresee(
-            program, work, self.decoder, self._interned, foreseen, quarantine, tuning.finding.most_added
-        )
+        self._taken.foresee(program, work, self.decoder, self._interned, foreseen, quarantine, tuning.finding)
         self._fallback: Fallback | None = None
         self._ticks: Ticks | None = None
         self.credit, self._written = Credit(tuning.burst), Written()

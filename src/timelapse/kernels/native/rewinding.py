@@ -31,7 +31,7 @@ from timelapse.kernels.native.lowering.unit import Unit
 from timelapse.kernels.native.memory.effectlog import NativeLog
 from timelapse.kernels.native.memory.keeping import Kept
 from timelapse.kernels.source import Source
-from timelapse.kernels.tuning import NativeTuning
+from timelapse.kernels.tuning import FindingTuning, NativeTuning
 from timelapse.program.failure import Quarantined, quarantined_row
 from timelapse.program.program import Program
 
@@ -139,6 +139,11 @@ class _Marks:
         assert marks[-1] is last
 
 
+def _spacing(steps: int, late: int, finding: FindingTuning) -> int:
+    """So many steps between two moments cost least, as often as something fails late."""
+    return min(finding.first_spacing, max(finding.least_spacing, int((_MARK * steps / late) ** 0.5)))
+
+
 class RewindingKernel(NativeKernel):
     """Goes through a whole log for the events that fail alone, at most `most` of them."""
 
@@ -163,12 +168,8 @@ class RewindingKernel(NativeKernel):
         """The events whose own steps are left out where they come again."""
         self._again = 0
         assert self._kept is not None
-        self._marks = _Marks(
-            self._kept,
-            self._logs.values(),
-            max(later.lag for later in unit.later.values()),
-            tuning.finding.most_moments,
-        )
+        longest = max(later.lag for later in unit.later.values())
+        self._marks = _Marks(self._kept, self._logs.values(), longest, tuning.finding.most_moments)
 
     def find(self, source: Source, tick: Callable[[int, int], None]) -> list[Quarantined]:
         """The events that are taken out, by rising seq. `tick` is told of further events of the log, and how many have been
@@ -222,7 +223,7 @@ class RewindingKernel(NativeKernel):
             except Failed as failed:
                 self._furthest = max(self._furthest, (number, self._left_at[0]))
                 mark = self._without(failed.failure, steps)
-                spacing = self._spacing(steps)
+                spacing = _spacing(steps, len(self._late), self.tuning.finding)
                 number, at, position = mark.batch, mark.at, mark.position.copy()
                 reached, steps, since = mark.reached, mark.steps, 0
                 continue
@@ -244,11 +245,6 @@ class RewindingKernel(NativeKernel):
             for n in range(len(unit.events))
             if n not in unit.later and n not in unit.ticking
         )
-
-    def _spacing(self, steps: int) -> int:
-        """So many steps between two moments cost least, as often as something fails late."""
-        own = self.tuning.finding
-        return min(own.first_spacing, max(own.least_spacing, int((_MARK * steps / len(self._late)) ** 0.5)))
 
     def _mark(self, mark: _Mark) -> None:
         """Note the present moment."""

@@ -16,6 +16,7 @@ from timelapse.kernels.native.foresight import Foresight
 from timelapse.kernels.native.lowering.unit import LATE, TAKES, Unit
 from timelapse.kernels.native.memory.strings import Interned
 from timelapse.kernels.source import Source
+from timelapse.kernels.tuning import FindingTuning
 from timelapse.program.failure import Quarantined
 from timelapse.program.program import Program
 
@@ -39,12 +40,12 @@ class TakenOut:
 
     def foresee(
         self, program: Program, work: PassProgram, decoder: Decoder, interned: Interned, foreseen: Foreseen | None,
-        most: int | None, most_added: float,
+        most: int | None, finding: FindingTuning,
     ) -> None:  # fmt: skip
         """Leave events out that fail later, where that is known before and asked for. `most`: so many may be taken out of the log."""
         if foreseen is not None and most is not None:
             self._foresight = Foresight.of(
-                program, work, self._unit, decoder, interned, foreseen, most, most_added
+                program, work, self._unit, decoder, interned, foreseen, most, finding.most_added
             )
 
     def left_of(self, batches: Iterator[Batch], clock: Clock) -> Iterator[Batch]:
