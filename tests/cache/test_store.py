@@ -166,6 +166,20 @@ def test_where_it_is_and_how_large_it_may_be(tmp_path: Path, monkeypatch: pytest
             parse_size(wrong)
 
 
+def test_thresholds_that_there_are_not_are_told(tmp_path: Path) -> None:
+    """Those that are given hold; a file that says something else is named, not passed over."""
+    place = tmp_path / "cache" / "tuning.json"
+    place.parent.mkdir()
+    assert Store(place.parent).tuning.least_events == 50_000
+    place.write_text('{"least_events": 7}')
+    assert Store(place.parent).tuning.least_events == 7
+    for wrong in ('{"least": 7}', '{"least_events": "7"}', "{"):
+        place.write_text(wrong)
+        with pytest.raises(UsageError, match=r"TL810 .*tuning.json") as caught:
+            _ = Store(place.parent).tuning
+        assert caught.value.hint == "remove the file"
+
+
 def test_the_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """List, limit, clear; JSON; what is no command is refused."""
     monkeypatch.setenv("TIMELAPSE_STATES", str(tmp_path / "cache"))

@@ -30,7 +30,7 @@ import msgspec
 from timelapse.cache.tuning import USUAL, CacheTuning
 from timelapse.decoding import decoded
 from timelapse.env.machine import cache_dir
-from timelapse.errors import UsageError
+from timelapse.errors import Place, UsageError
 from timelapse.store.folders import is_partial, place_of, remove_abandoned
 from timelapse.store.moves import aside, link_or_copy, put_folder, take_away
 from timelapse.store.parts import write_part
@@ -231,11 +231,19 @@ class Store:
 
     @cached_property
     def tuning(self) -> CacheTuning:
-        """When it is worth while to look something up, or to keep it."""
+        """When it is worth while to look something up, or to keep it. Raises UsageError (TL810) where the file says what there is not."""
+        path = self.root / _TUNING
         try:
-            return msgspec.json.decode((self.root / _TUNING).read_bytes(), type=CacheTuning)
-        except (OSError, msgspec.MsgspecError):
+            return decoded(path.read_bytes(), CacheTuning)
+        except OSError:
             return USUAL
+        except ValueError as error:
+            raise UsageError(
+                f"thresholds of the cache: {error}",
+                place=Place(str(path)),
+                hint="remove the file",
+                code="TL810",
+            ) from None
 
     def tune(self, tuning: CacheTuning) -> None:
         """Set thresholds for all later runs. Raises OSError."""
