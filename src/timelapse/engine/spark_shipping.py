@@ -13,13 +13,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from timelapse.analysis.result import PassProgram
 from timelapse.engine.job import Job
 from timelapse.errors import ReplayError
-from timelapse.kernels.companions import Companion
 from timelapse.model.resource import pickled_resources, ship, shipped_in
 from timelapse.program.load import user_folders, user_modules
-from timelapse.program.program import Program
 from timelapse.segments.reader import LogReader
 
 _JOBS: dict[str, Job] = {}
@@ -43,9 +40,8 @@ def pack(job: Job) -> bytes:
         with pickled_resources() as resources:
             # Other readers may hold events, whose classes are the program's.
             alone = type(job.reader) is LogReader
-            aside = job.aside
-            beside = () if aside is None else aside.companions
-            bare = None if aside is None else replace(aside, companions=())
+            beside = job.aside.companions if job.aside else ()
+            bare = job.aside and replace(job.aside, companions=())
             rest = replace(job, program=None, passes=(), aside=bare) if alone else None  # type: ignore[arg-type]
             first = (job.program, job.passes, beside) if alone else job
             code = bytes(cloudpickle.dumps((user_folders(), first)))  # type: ignore[no-untyped-call]
@@ -78,18 +74,16 @@ def unpack(key: str, data: bytes) -> Job:
     if job is None:
         code, rest = pickle.loads(data)  # noqa: S301 our own bytes, from our own driver
         own, rest = _program(code), pickle.loads(rest)  # noqa: S301
-        job = own if rest is None else _joined(rest, *own)
+        if rest is None:
+            job = own
+        else:
+            program, passes, beside = own
+            aside = rest.aside and replace(rest.aside, companions=beside)
+            job = replace(rest, program=program, passes=passes, aside=aside)
         _JOBS[key] = job
         _forget(_JOBS)
     shipped_in(_resource_folder(job))
     return job
-
-
-def _joined(
-    rest: Job, program: Program, passes: tuple[PassProgram, ...], beside: tuple[Companion, ...]
-) -> Job:
-    aside = None if rest.aside is None else replace(rest.aside, companions=beside)
-    return replace(rest, program=program, passes=passes, aside=aside)
 
 
 def _program(code: bytes) -> Any:

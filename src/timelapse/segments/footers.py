@@ -58,9 +58,6 @@ def unreadable(path: Path, reason: object) -> LogError:
     )  # fmt: skip
 
 
-__all__ = ["footer", "unreadable"]
-
-
 def first_rows(file: pq.ParquetFile, group: int, columns: Sequence[str], rows: int) -> pa.Table:
     """A row group's first rows, of these columns. Only the pages that have them are read. Raises OSError, ArrowInvalid."""
     found: list[pa.RecordBatch] = []
@@ -69,3 +66,6 @@ def first_rows(file: pq.ParquetFile, group: int, columns: Sequence[str], rows: i
         if sum(b.num_rows for b in found) >= rows:
             break
     return pa.Table.from_batches(found).slice(0, rows)
+
+
+__all__ = ["first_rows", "footer", "unreadable"]

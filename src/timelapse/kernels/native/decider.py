@@ -22,9 +22,10 @@ from timelapse.kernels.base import Abandoned
 from timelapse.kernels.native.columnwise import Unknown
 from timelapse.kernels.native.deciding import deciding_pass
 from timelapse.kernels.native.decode import Batch
+from timelapse.kernels.native.failing import FailingKernel
 from timelapse.kernels.native.foreseen import Foreseen
 from timelapse.kernels.native.heldsteps import HeldSteps
-from timelapse.kernels.native.kernel import Ints, NativeKernel
+from timelapse.kernels.native.kernel import Ints
 from timelapse.kernels.native.lowering.unit import Unit
 from timelapse.kernels.native.memory.again import MOST_NOTES
 from timelapse.kernels.native.memory.strings import Interned
@@ -34,35 +35,21 @@ from timelapse.program.program import Program
 
 _SHARE = 8
 """What it holds takes at most this part of the memory: one in so many."""
-_ANY = 1 << 40
-"""So many events may fail."""
 _BACK = 3
 """An event is settled so many of the longest lags after its time. One lag after its last call, no failure of an event undoes that call. The third
 lag is for events that fail only because another one was taken out."""
 
 
-class Decider(NativeKernel):
+class Decider(FailingKernel):
     """Finds the events that fail, from all steps of the log, in their order."""
 
     def __init__(
         self, program: Program, work: PassProgram, unit: Unit, interned: Interned, events: int,
         tuning: NativeTuning,
     ) -> None:  # fmt: skip
-        super().__init__(
-            program,
-            work,
-            unit,
-            {},
-            final=True,
-            events=events,
-            quarantine=_ANY,
-            asked=(),
-            interned=interned,
-            tuning=tuning,
-        )
+        super().__init__(program, work, unit, events, interned, tuning)
         deciding = unit.deciding
         assert not isinstance(deciding, str)
-        self._taken.lists_late = True
         self.most = memory_alone() // _SHARE
         """How many bytes it may hold, and what waits for it."""
         self.span = _BACK * max(later.lag for later in unit.later.values())

@@ -27,7 +27,8 @@ from timelapse.env.machine import memory_alone
 from timelapse.kernels.base import Abandoned
 from timelapse.kernels.native.columnwise import computed, without_signs
 from timelapse.kernels.native.decode import Batch, Decoder, part_of
-from timelapse.kernels.native.kernel import Ints, NativeKernel, Shown
+from timelapse.kernels.native.failing import FailingKernel
+from timelapse.kernels.native.kernel import Ints, Shown
 from timelapse.kernels.native.later import with_later, with_ticks
 from timelapse.kernels.native.leaving import Failed, TooOften
 from timelapse.kernels.native.lowering.unit import Touch, Unit
@@ -47,8 +48,6 @@ Keys = npt.NDArray[np.uint64]
 _SHARE = 4
 """Its batches and tables take at most this part of the memory: one in so many."""
 _MIX = np.uint64(0x9E3779B97F4A7C15)
-_ANY = 1 << 40
-"""So many events may fail."""
 
 
 class NotTogether(Exception):
@@ -85,26 +84,15 @@ class _Failure:
     row: Quarantined
 
 
-class _Listing(NativeKernel):
+class _Listing(FailingKernel):
     """Goes through steps, and lists all that fail."""
 
     def __init__(
         self, program: Program, work: PassProgram, unit: Unit, events: int, interned: Interned, begins: int | None,
         tuning: NativeTuning,
     ) -> None:  # fmt: skip
-        super().__init__(
-            program,
-            work,
-            unit,
-            {},
-            final=True,
-            events=events,
-            quarantine=_ANY,
-            asked=(),
-            interned=interned,
-            tuning=tuning,
-        )
-        self._taken.lists_late, self._taken.begins = True, begins
+        super().__init__(program, work, unit, events, interned, tuning)
+        self._taken.begins = begins
         self._found: list[_Failure] = []
         self._left_at = 0, -1
         """Of the step that runs as Python, or did last: its place in the batch, and its kind."""
