@@ -11,7 +11,7 @@ import os
 import shutil
 import uuid
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from timelapse.store.folders import partial_path, remove_abandoned
@@ -76,6 +76,9 @@ def take_away(path: Path) -> bool:
 
 def link_or_copy(old: Path, new: Path) -> None:
     """The same file under another name, in place of what is there; without copying where the disk can."""
+    with suppress(OSError):  # in one step where nothing is there
+        os.link(old, new)
+        return
     partial = new.with_name(f".{new.name}.{uuid.uuid4().hex}.partial")
     try:
         try:
